@@ -21,7 +21,7 @@ from monitor.core.segments import ALL, Chunk, Segmentation
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.reference.reference import Reference
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
@@ -136,7 +136,7 @@ def _ours(state: Path, inbox: Path, reference: Reference, case: Case) -> float:
     """Return the time from the first poll to the first estimate."""
     options = ModelOptions("density", reference, Bounds(records=case.window), Segmentation(case.split_by))
     opened = State.open(state)
-    decoder = StreamDecoder([options.format], hash_key=opened.key)
+    decoder = RecordDecoder([options.format], hash_key=opened.key)
     source = DirectorySource("inbox", DirectoryOptions(path=inbox), decoder, key=opened.key)
     ingestion = Ingestion(opened, [ModelState(options)], [source])
     ingestion.start(NOW)

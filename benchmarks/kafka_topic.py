@@ -10,7 +10,7 @@ from monitor.config.config import ModelOptions
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.message_decoder import MessageDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.reference.reference import Reference
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.sources.kafka.kafka_source import KafkaSource
@@ -57,5 +57,5 @@ def packed_batches(count: int, in_each: int) -> list[bytes]:
 def ingestion(state: State, options: KafkaOptions, reference: Reference) -> tuple[Ingestion, KafkaSource]:
     """Return the ingestion of a topic, as the daemon builds it."""
     model = ModelOptions(MODEL, reference, Bounds(records=WINDOW))
-    source = KafkaSource("stream", options, MessageDecoder([model.format], hash_key=state.key))
+    source = KafkaSource("stream", options, RecordDecoder([model.format], hash_key=state.key))
     return Ingestion(state, [ModelState(model)], [source]), source

@@ -55,12 +55,13 @@ def run(options: argparse.Namespace) -> int:
     if not lowest <= options.level <= highest:
         raise UsageError(f"--level: expected a number from {lowest} to {highest}, found {options.level:g}")
     batch = read_batch(options, options.input, labels=options.labels)
-    if batch.labels is None or len(batch.labels) == 0:
+    labels = batch.records.labels
+    if labels is None or len(labels) == 0:
         raise InvalidInput(f"{options.input}: expected labelled records, found none")
     with progress_bar("replaying the reference") as progress:
         reference = Reference.from_accepted(
-            batch.probabilities,
-            batch.labels,
+            batch.records.vectors,
+            labels,
             model=options.model,
             version=options.model_version,
             classes=batch.classes,

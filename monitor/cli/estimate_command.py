@@ -67,12 +67,10 @@ def run(options: argparse.Namespace) -> int:
     reference = Reference.load(options.reference)
     for sentence in reference.summary.warnings().values():
         print(f"{options.reference}: warning: {sentence}", file=sys.stderr)
-    batch = read_batch(options, options.input, reference.classes)
+    records = read_batch(options, options.input, reference.classes).records
     chosen = variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
-    with working(f"estimating from {len(batch.probabilities):,} records"):
-        windows = list(
-            estimate_windows(reference, batch.probabilities, options.window, chosen, options.minimum_records)
-        )
+    with working(f"estimating from {len(records):,} records"):
+        windows = list(estimate_windows(reference, records.vectors, options.window, chosen, options.minimum_records))
     if options.output == "json":
         level = reference.calibration.intervals.level
         objects = [as_object(window, level, options.minimum_records) for window in windows]

@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
             known = read_batch(options, source, labels=source_labels[number])
         wanted = read_batch(options, target, known.classes, target_labels[number])
         with working(f"evaluating pair {number + 1} of {len(pairs)}"):
-            evaluations.append(evaluate(known, wanted, chosen))
+            evaluations.append(evaluate(known.records, wanted.records, chosen))
     names = _PAPER_ROWS if options.paper else (*(member.name for member in ESTIMATORS), CONSENSUS)
     if options.plot:
         with working("drawing"):

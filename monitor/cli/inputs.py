@@ -9,9 +9,8 @@ from pathlib import Path
 from monitor.cli.progress_bar import working
 from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.errors import InvalidInput, UsageError
-from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.files import read_file
-from monitor.records.offline.offline_batch import Batch
+from monitor.records.offline import Decoded, offline_schema, read_file
+from monitor.records.record_schema import OutputKind
 
 FORMATS = "JSONL, CSV with a header, NPZ, NPY; Parquet and Arrow with the extra [parquet]"
 
@@ -26,7 +25,9 @@ def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
         help="type of the model output (default: probs)",
     )
     group.add_argument(
-        "--vector-field", metavar="NAME", help="field of the vector (default: probs, logits or score, by --kind)"
+        "--vector-field",
+        metavar="NAME",
+        help="field of the vector, or a dotted path (default: probs, logits or score, by --kind)",
     )
     group.add_argument(
         "--class-columns",
@@ -34,7 +35,9 @@ def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
         help="one column per class instead: 'prob_*', or comma-separated column names in class order",
     )
     if labels:
-        group.add_argument("--label-field", metavar="NAME", default="label", help="field of the true class")
+        group.add_argument(
+            "--label-field", metavar="NAME", default="label", help="field of the true class, or a dotted path"
+        )
         group.add_argument(
             "--classes",
             metavar="NAMES",
@@ -68,11 +71,11 @@ def check_minimum(options: argparse.Namespace, option: str, window: int | None) 
 
 def read_batch(
     options: argparse.Namespace, path: Path, classes: tuple[str, ...] | None = None, labels: Path | None = None
-) -> Batch:
+) -> Decoded:
     """Read a file with the given options; raise InvalidInput on bad records, unless --skip-bad is given."""
     with_labels = hasattr(options, "label_field")
     named = getattr(options, "classes", None)
-    layout = Layout(
+    schema = offline_schema(
         kind=OutputKind(options.kind),
         vector_field=options.vector_field,
         class_columns=_names(options.class_columns),
@@ -80,7 +83,7 @@ def read_batch(
         classes=classes or _names(named),
     )
     with working(f"reading {path}"):
-        decoded = read_file(path, layout, labels=labels)
+        decoded = read_file(path, schema, labels=labels)
     if decoded.unusable:
         raise InvalidInput(f"{path}: {decoded.unusable}")
     for hint in decoded.hints:
@@ -89,12 +92,12 @@ def read_batch(
     if bad.total and not options.skip_bad:
         raise InvalidInput(f"{path}: {bad}\nnothing was written; --skip-bad skips bad records")
     if bad.total:
-        good = len(decoded.batch.probabilities)
+        good = len(decoded.records)
         skipped = f"skipped {bad.total:,} bad of {bad.total + good:,} records: {bad.by_reason()}"
         if not good:
             raise InvalidInput(f"{path}: expected at least one good record, found none; {skipped}")
         print(f"{path}: {skipped}", file=sys.stderr)
-    return decoded.batch
+    return decoded
 
 
 def check_output(option: str, path: Path, *inputs: Path) -> None:

@@ -42,12 +42,20 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser that prints a one-line error instead of the usage."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401  argparse's own
-        settings.setdefault("formatter_class", Help)
-        super().__init__(*arguments, **settings)
+        super().__init__(*arguments, **{"formatter_class": Help, "exit_on_error": False, **settings})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401
+        """Parse the arguments; exit with 2 on an error."""
+        try:
+            return super().parse_known_args(args, namespace)
+        except argparse.ArgumentError as error:
+            self.error(f"{error.argument_name}: {_reworded(error.message)}")
 
     def error(self, message: str) -> NoReturn:
         """Print the error and exit with 2."""
-        print(f"{self.prog}: {_reworded(message)}\nSee `{self.prog} --help`.", file=sys.stderr)
+        if missing := re.fullmatch(r"the following arguments are required: (.+)", message):
+            message = f"expected {missing[1]}, found none"
+        print(f"{self.prog}: {message}\nSee `{self.prog} --help`.", file=sys.stderr)
         raise SystemExit(2)
 
     def reject_unknown(self, words: list[str]) -> NoReturn:
@@ -105,18 +113,16 @@ def _runs(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
 
 
 def _reworded(message: str) -> str:
-    """Return argparse's message in our form: where, expected, found."""
-    if missing := re.fullmatch(r"the following arguments are required: (.+)", message):
-        return f"expected {missing[1]}, found none"
-    if wrong := re.fullmatch(r"argument (.+?): invalid choice: '(.*)' \(choose from (.+)\)", message):
-        known = [name.strip("' ") for name in wrong[3].split(",")]
-        return f"{wrong[1]}: expected one of {', '.join(known)}, found {wrong[2]!r}{_meant(wrong[2], known)}"
-    if wrong := re.fullmatch(r"argument (.+?): invalid (\w+) value: '(.*)'", message):
-        kind = {"int": "a whole number", "float": "a number"}.get(wrong[2], f"a {wrong[2]}")
-        return f"{wrong[1]}: expected {kind}, found {wrong[3]!r}"
-    if short := re.fullmatch(r"argument (.+?): expected (one|at least one) argument", message):
-        return f"{short[1]}: expected {short[2]} value after it, found none"
-    return message.removeprefix("argument ")
+    """Return argparse's message about an argument in our form: expected, found."""
+    if wrong := re.fullmatch(r"invalid choice: '(.*)' \(choose from (.+)\)", message):
+        known = [name.strip("' ") for name in wrong[2].split(",")]
+        return f"expected one of {', '.join(known)}, found {wrong[1]!r}{_meant(wrong[1], known)}"
+    if wrong := re.fullmatch(r"invalid (\w+) value: '(.*)'", message):
+        kind = {"int": "a whole number", "float": "a number"}.get(wrong[1], f"a {wrong[1]}")
+        return f"expected {kind}, found {wrong[2]!r}"
+    if short := re.fullmatch(r"expected (one|at least one) argument", message):
+        return f"expected {short[1]} value after it, found none"
+    return message
 
 
 def _meant(word: str, known: list[str]) -> str:

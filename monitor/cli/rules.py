@@ -6,6 +6,7 @@ import sys
 
 from monitor.cli.inputs import check_output, write_atomically
 from monitor.cli.parser import as_path
+from monitor.cli.run import add_config_file
 from monitor.config.reading import read_config
 from monitor.errors import Problem, UsageError
 from monitor.evaluation.schedule import cron_problem
@@ -19,9 +20,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         " or without estimates. Run it again when models or alerts change."
     )
     parser.epilog = "example: cpcmon rules --config.file config.yaml --output cpcmon.rules.yml"
-    parser.add_argument(
-        "--config.file", dest="config", type=as_path, required=True, metavar="FILE", help="the configuration"
-    )
+    add_config_file(parser)
     parser.add_argument("--output", type=as_path, metavar="FILE", help="output file (default: standard output)")
     parser.add_argument(
         "--job",

@@ -25,8 +25,7 @@ from monitor.daemon.clock import Clock
 from monitor.errors import Problem, UsageError
 from monitor.ingest.ingestion import Ingestion, Tick
 from monitor.records.hints import COMMAND_LINE
-from monitor.records.layout import OutputKind
-from monitor.records.record_schema import RecordFields, TimeUnit
+from monitor.records.record_schema import OutputKind, RecordFields, TimeUnit
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import seconds
 from monitor.sources.base import SourceStatus
@@ -303,10 +302,7 @@ def _fields(options: argparse.Namespace, segment_fields: set[str]) -> RecordFiel
         (places if name in _FIELDS else segments)[name] = place
     columns = tuple(options.class_columns.split(",")) if options.class_columns else None
     fields = RecordFields(
-        class_columns=columns,
-        segments=segments,
-        time_unit=TimeUnit(options.time_unit),
-        time_zone=options.time_zone,
+        class_columns=columns, segments=segments, time_unit=TimeUnit(options.time_unit), time_zone=options.time_zone
     )
     return replace(fields, **places)
 

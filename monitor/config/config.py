@@ -12,8 +12,7 @@ from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.segments import ModelWindows, Segmentation
 from monitor.core.totals import Gauge
 from monitor.core.window import Bounds
-from monitor.records.layout import OutputKind
-from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
 from monitor.sources.base import SourceOptions
@@ -163,8 +162,8 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
-    """The webhook for alerts, for sites without Alertmanager."""
+class HttpTarget:
+    """A URL to send to: the webhook for alerts, for sites without Alertmanager, or that of the heartbeat."""
 
     url: str = field(repr=False)
     """Never shown: it may contain a token."""
@@ -177,11 +176,8 @@ class Webhook:
 class Heartbeat:
     """The URL to request after successful evaluations (dead man's switch)."""
 
-    url: str = field(repr=False)
+    target: HttpTarget
     every_seconds: float = 60.0
-    timeout_seconds: float = 10.0
-    allow_http: bool = False
-    allow_link_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +189,7 @@ class Config:
     models: tuple[ModelConfig, ...]
     ingest: IngestOptions = field(default_factory=IngestOptions)
     limits: Limits = field(default_factory=Limits)
-    webhook: Webhook | None = None
+    webhook: HttpTarget | None = None
     heartbeat: Heartbeat | None = None
     web_hosts: tuple[str, ...] = ()
     """Additional allowed host names of requests; `*` for any."""

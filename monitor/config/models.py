@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from monitor.config.config import Cron, Every, ModelConfig
@@ -12,7 +11,7 @@ from monitor.core.estimators import ESTIMATORS
 from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.threshold_curve import MOST_RECORDS
 from monitor.core.window import Bounds
-from monitor.records.layout import OutputKind
+from monitor.records.record_schema import OutputKind
 from monitor.settings.kinds import (
     Choice,
     Duration,
@@ -135,7 +134,6 @@ _FORGET_SECONDS = 30 * 86400.0
 _MOST_ALERTS = 100
 
 
-@dataclass(frozen=True)
 class _FieldSets(SettingKind[tuple[tuple[str, ...], ...]]):
     """Sets of segment fields: `[[site], [site, scanner]]`, or `[site]` for a single field."""
 

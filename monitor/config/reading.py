@@ -2,24 +2,38 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 from urllib.parse import urlsplit
 
-from monitor.config.config import Config, Heartbeat, IngestOptions, Limits, Storage, Webhook
-from monitor.config.cross_checks import (
-    check_fed,
-    check_minimum,
-    check_names,
-    check_overlaps,
-    check_realised,
-    check_segments,
-    warn_about_ages,
+from monitor.config.config import (
+    Config,
+    Heartbeat,
+    HttpTarget,
+    IngestOptions,
+    Limits,
+    ModelConfig,
+    SourceConfig,
+    Storage,
 )
-from monitor.config.models import CronProblem, read_model
-from monitor.config.source_settings import read_source
-from monitor.settings.kinds import Duration, FilePath, Flag, Integer, ListOf, Secret, SizeSetting, Text
+from monitor.config.models import NAME, CronProblem, read_model
+from monitor.errors import UsageError
+from monitor.records.record_schema import RecordFields, TimeUnit
+from monitor.settings.kinds import (
+    Choice,
+    Duration,
+    FilePath,
+    Flag,
+    Integer,
+    ListOf,
+    MapOf,
+    OneOf,
+    Secret,
+    SizeSetting,
+    Text,
+)
 from monitor.settings.section import Section
 from monitor.settings.setting_files import (
     SettingsDocument,
@@ -29,6 +43,8 @@ from monitor.settings.setting_files import (
     read_line,
     secret_file,
 )
+from monitor.sources.base import SourceOptions
+from monitor.sources.registry import SOURCE_TYPES
 
 MOST_MODELS = 50
 MOST_SOURCES = 50
@@ -52,7 +68,7 @@ def read_document(document: SettingsDocument, cron_problem: CronProblem | None =
     root, folder = document.root, document.file.parent
     storage_section = root.section("storage", required=True)
     storage = _storage(storage_section, folder)
-    sources = [(one, read_source(one, folder)) for one in root.sections("sources", least=1, most=MOST_SOURCES)]
+    sources = [(one, _read_source(one, folder)) for one in root.sections("sources", least=1, most=MOST_SOURCES)]
     models = [
         (one, read_model(one, folder, cron_problem)) for one in root.sections("models", least=1, most=MOST_MODELS)
     ]
@@ -60,19 +76,19 @@ def read_document(document: SettingsDocument, cron_problem: CronProblem | None =
     limits_section = root.section("limits")
     limits = _limits(limits_section)
     notify = root.section("notify")
-    webhook = _webhook(notify.section("webhook", optional=True), folder)
+    webhook = _http_target(notify.section("webhook", optional=True), folder)
     heartbeat = _heartbeat(notify.section("heartbeat", optional=True), folder)
     web_hosts = root.section("web").get("hosts", ListOf(_HOST, "a list of host names"), ())
     runbooks = root.get("runbooks", Text("a URL or a path"), "docs/runbooks/")
     _check_runbooks(root, runbooks)
-    check_names(sources)
-    check_names(models)
-    check_fed(sources, models)
-    check_overlaps(storage_section, storage, sources)
-    check_realised(models, sources)
-    check_minimum(sources, models)
-    check_segments(limits_section, limits, models)
-    warn_about_ages(sources, models)
+    _check_names(sources)
+    _check_names(models)
+    _check_fed(sources, models)
+    _check_overlaps(storage_section, storage, sources)
+    _check_realised(models, sources)
+    _check_minimum(sources, models)
+    _check_segments(limits_section, limits, models)
+    _warn_about_ages(sources, models)
     return Config(
         storage=storage,
         sources=tuple(source for _, source in sources if source is not None),
@@ -89,6 +105,54 @@ def read_document(document: SettingsDocument, cron_problem: CronProblem | None =
         remarks=tuple(document.findings.remarks),
         settings=tuple(root.effective()),
     )
+
+
+_TYPE = OneOf(tuple(SOURCE_TYPES), {})
+_FIELD = Text("the name of a field, or a dotted path")
+
+
+def _read_source(section: Section, folder: Path) -> SourceConfig | None:
+    """Return one source; None after a problem."""
+    type_ = section.get("type", _TYPE)
+    is_known = section.clean
+    name = section.get("name", NAME)
+    if not is_known:
+        section.ignore_unknown_keys()
+        return None
+    options = SOURCE_TYPES[type_].read(section, folder)
+    models = section.get("models", ListOf(NAME, "a list of names of models"), ())
+    store_raw = section.get("store_raw", Flag(), False)
+    fields = _fields(section.section("fields"))
+    if options is None or fields is None or not section.clean:
+        return None
+    return SourceConfig(name, options, fields, models, store_raw)
+
+
+def _fields(section: Section) -> RecordFields | None:
+    default = RecordFields()
+    columns = ListOf(_FIELD, "a list of columns such as ['prob_*']", 1)
+    values = {
+        "probs": section.get("probs", _FIELD, None),
+        "class_columns": section.get("class_columns", columns, None),
+        "model": section.get("model", _FIELD, default.model),
+        "version": section.get("version", _FIELD, default.version),
+        "id": section.get("id", _FIELD, default.id),
+        "time": section.get("time", _FIELD, default.time),
+        "predicted": section.get("predicted", _FIELD, None),
+        "segments": section.get("segments", MapOf(_FIELD, _FIELD, "segment fields and their paths"), {}),
+        "time_unit": section.get("time_unit", Choice(TimeUnit), default.time_unit),
+        "time_zone": section.get("time_zone", Text("the name of a time zone"), None),
+    }
+    if not section.clean:
+        return None
+    try:
+        return RecordFields(**values)  # type: ignore[arg-type]  # each value has the type of its field
+    except UsageError as error:
+        problem = error.problem
+        assert problem is not None  # noqa: S101  RecordFields raises values
+        key = "class_columns" if problem.where == "class columns" else problem.where.split(".")[1]
+        section.report(key, problem.expected, problem.found)
+        return None
 
 
 def _storage(section: Section, folder: Path) -> Storage:
@@ -117,27 +181,10 @@ def _limits(section: Section) -> Limits:
 
 _VISIBLE = re.compile(r"[!-~]+")
 _URL_HOST = re.compile(r"[A-Za-z0-9._:-]+")
-_DEFAULT = Webhook("")
+_DEFAULT = HttpTarget("")
 
 
-def _webhook(section: Section, folder: Path) -> Webhook | None:
-    found = _http_target(section, folder)
-    if found is None:
-        return None
-    url, timeout, allow_http, allow_link_local = found
-    return Webhook(url, timeout, allow_http, allow_link_local)
-
-
-def _heartbeat(section: Section, folder: Path) -> Heartbeat | None:
-    every = section.get("every", Duration(1.0, 86400.0), Heartbeat("").every_seconds)
-    found = _http_target(section, folder)
-    if found is None:
-        return None
-    url, timeout, allow_http, allow_link_local = found
-    return Heartbeat(url, every, timeout, allow_http, allow_link_local)
-
-
-def _http_target(section: Section, folder: Path) -> tuple[str, float, bool, bool] | None:
+def _http_target(section: Section, folder: Path) -> HttpTarget | None:
     url = _url(section, folder)
     timeout = section.get("timeout", Duration(0.1, 300.0), _DEFAULT.timeout_seconds)
     allow_http = section.get("allow_http", Flag(), _DEFAULT.allow_http)
@@ -145,7 +192,13 @@ def _http_target(section: Section, folder: Path) -> tuple[str, float, bool, bool
     if url is None:
         return None
     _check_url(section, "url" if section.has("url") else "url_file", url, allow_http=allow_http)
-    return url, timeout, allow_http, allow_link_local
+    return HttpTarget(url, timeout, allow_http, allow_link_local)
+
+
+def _heartbeat(section: Section, folder: Path) -> Heartbeat | None:
+    every = section.get("every", Duration(1.0, 86400.0), Heartbeat(_DEFAULT).every_seconds)
+    target = _http_target(section, folder)
+    return None if target is None else Heartbeat(target, every)
 
 
 def _url(section: Section, folder: Path) -> str | None:
@@ -191,6 +244,102 @@ def _check_url(section: Section, key: str, url: str, *, allow_http: bool) -> Non
 def _check_runbooks(section: Section, url: str) -> None:
     if "@" in url.partition("://")[2].partition("/")[0]:
         section.report("runbooks", "a URL without user and password, since alerts show it", "one with them")
+
+
+# Checks across sections
+
+_Named = TypeVar("_Named", ModelConfig, SourceConfig)
+_Read = Sequence[tuple[Section, _Named | None]]
+"""The items of a list with their sections; None for an item with a problem."""
+
+
+def _check_names(read: _Read[_Named]) -> None:
+    """Report names that are used twice."""
+    lines: dict[str, int] = {}
+    for section, one in read:
+        if one is None:
+            continue
+        if one.name in lines:
+            section.report("name", "each name once", f"{one.name!r} again, after line {lines[one.name]}")
+        lines.setdefault(one.name, section.line("name"))
+
+
+def _check_fed(sources: _Read[SourceConfig], models: _Read[ModelConfig]) -> None:
+    """Report sources that name unknown models, and models without a source."""
+    if any(one is None for _, one in (*sources, *models)):
+        return
+    names = [model.name for _, model in models if model is not None]
+    fed: set[str] = set()
+    for section, source in sources:
+        assert source is not None  # noqa: S101  checked above
+        fed.update(source.models or names)
+        for stray in sorted(set(source.models) - set(names)):
+            section.report("models", f"names of models: {', '.join(names)}", repr(stray))
+    for section, model in models:
+        if sources and model is not None and model.name not in fed:
+            section.report("name", "a model of at least one source", f"{model.name!r}, not in `models` of any source")
+
+
+def _check_minimum(sources: _Read[SourceConfig], models: _Read[ModelConfig]) -> None:
+    """Report windows that can never hold `minimum_records`. With partitions, windows add up."""
+    sharded = [one for _, one in sources if one is not None and one.options.sharded]
+    for section, model in models:
+        if model is None or model.minimum_records <= model.bounds.capacity:
+            continue
+        if any(one.feeds(model.name) for one in sharded):
+            continue
+        key = "minimum_records" if section.has("minimum_records") else "window"
+        expected = f"minimum_records of at most {model.bounds.capacity:,}, the capacity of the window"
+        section.report(key, expected, f"{model.minimum_records:,}")
+
+
+def _check_segments(section: Section, limits: Limits, models: _Read[ModelConfig]) -> None:
+    """Report more segments than `limits.segments` allows; `section` is that of the limits."""
+    caps = {
+        model.name: model.segmentation.most_segments
+        for _, model in models
+        if model is not None and model.segmentation.split_by
+    }
+    if sum(caps.values()) > limits.segments:
+        each = ", ".join(f"{name} {cap:,}" for name, cap in caps.items())
+        expected = f"at least {sum(caps.values()):,}, the limits of the models together ({each})"
+        section.report("segments", expected, f"{limits.segments:,}: raise it, or lower segments.limit of a model")
+
+
+def _check_overlaps(section: Section, storage: Storage, sources: _Read[SourceConfig]) -> None:
+    """Report sources that read the same data, or the state directory; `section` is that of the storage."""
+    by_type: dict[type[SourceOptions], list[tuple[Section, SourceOptions]]] = {}
+    for one, source in sources:
+        if source is None:
+            continue
+        by_type.setdefault(type(source.options), []).append((one, source.options))
+        if section.clean and source.options.reads_folder(storage.path):
+            section.report("path", f"a directory that source {source.name!r} does not read", "one that it reads")
+    for type_, some in by_type.items():
+        type_.check_together(some)
+
+
+def _check_realised(models: _Read[ModelConfig], sources: _Read[SourceConfig]) -> None:
+    """Report files of realised accuracies that a source would read as records, and may archive or delete."""
+    for section, model in models:
+        if model is None or model.realised is None:
+            continue
+        for _, source in sources:
+            if source is not None and source.options.reads_folder(model.realised.parent):
+                expected = f"a file in a directory that source {source.name!r} does not read"
+                section.report("realised", expected, "one that it reads")
+
+
+def _warn_about_ages(sources: _Read[SourceConfig], models: _Read[ModelConfig]) -> None:
+    """Warn about windows without an age whose records come from partitions."""
+    sharded = [one for _, one in sources if one is not None and one.options.sharded]
+    for section, model in models:
+        if model is None or model.bounds.age_seconds is not None or not any(one.feeds(model.name) for one in sharded):
+            continue
+        section.findings.remarks.append(
+            f"{section.at('window')}: without an age, the last records of an idle partition stay in the estimate"
+            " forever: set one, such as age: 7d"
+        )
 
 
 EVERY_SECONDS = 2.0

@@ -7,7 +7,7 @@ from monitor.config.config import Config, ModelConfig, SourceConfig, model_optio
 from monitor.core.recent_ids import bytes_at_most
 from monitor.core.totals import Gauge
 from monitor.errors import CpcmonError, InvalidReference, UsageError
-from monitor.records.record_schema import ModelFormat, check_formats
+from monitor.records.record_schema import ModelFormat, RecordSchema
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import SizeSetting
 from monitor.settings.setting_files import problem_of
@@ -75,7 +75,7 @@ class _Loading:
             if not formats:
                 continue
             try:
-                check_formats(formats, source.fields)
+                RecordSchema(formats, source.fields)
             except UsageError as error:
                 self._report_error(f"sources[{index}].", error)
 

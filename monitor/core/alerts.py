@@ -14,9 +14,6 @@ from enum import StrEnum
 from monitor.core.estimate import CONSENSUS, Estimate, Result, WindowState
 
 _WHOLE = "all"
-_DAYS = 86_400.0
-_LONGEST_SECONDS = 366 * _DAYS
-_MOST_WINDOWS = 10.0
 CHANCE_MARGIN = 1.5
 """Disagreement fires above this multiple of the chance level.
 
@@ -49,17 +46,9 @@ class On(StrEnum):
     UPPER = "upper"
 
 
-_MAY_HAVE = {
-    AlertType.ACCURACY: ("below", "drop", "above"),
-    AlertType.DISAGREEMENT: ("above",),
-    AlertType.SILENT: (),
-    AlertType.DEGRADED_INPUT: (),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class AlertRule:
-    """One configured alert of a model. Exactly one of `below`, `drop` and `above` for accuracy."""
+    """One configured alert of a model; `config.models` checks it. Exactly one of `below`, `drop` and `above` for accuracy."""
 
     name: str
     kind: AlertType = AlertType.ACCURACY
@@ -81,37 +70,6 @@ class AlertRule:
     """For type silent: the time without a record."""
     segments: tuple[str, ...] = ("*",)
     """Names of segments, such as `all` and `site=A`. A * matches anything but a comma; a single * matches every segment. Ignored for degraded input, which applies to `all`."""
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for a rule that could never fire or never resolve."""
-        if not self.name or not self.estimator:
-            raise ValueError(f"alert: expected a name and an estimator, found {self.name!r} and {self.estimator!r}")
-        self._check_thresholds()
-        self._check("hysteresis", "a ratio from 0 up to, not including, 1", 0.0 <= self.hysteresis < 1.0)
-        self._check("new_records", f"a ratio from 0 to {_MOST_WINDOWS:g}", 0.0 <= self.new_records <= _MOST_WINDOWS)
-        self._check("for_seconds", "0 to 366 days", 0.0 <= self.for_seconds <= _LONGEST_SECONDS)
-        if self.kind is AlertType.SILENT:
-            self._check("after_seconds", "more than 0, up to 366 days", 0.0 < self.after_seconds <= _LONGEST_SECONDS)
-        else:
-            self._check("after_seconds", f"nothing for {self.kind}", self.after_seconds == 0.0)
-        self._check("segments", "names of segments", bool(self.segments) and all(self.segments))
-
-    def _check_thresholds(self) -> None:
-        given = [key for key in ("below", "drop", "above") if getattr(self, key) is not None]
-        found = " and ".join(given) or "none"
-        if self.kind is AlertType.ACCURACY and len(given) != 1:
-            raise ValueError(f"alert {self.name}: expected exactly one of below, drop and above, found {found}")
-        if not set(given) <= set(_MAY_HAVE[self.kind]):
-            may_have = " or ".join(_MAY_HAVE[self.kind]) or "no threshold"
-            raise ValueError(f"alert {self.name}: expected {may_have} for {self.kind}, found {found}")
-        # A threshold at the end of the scale could never fire.
-        self._check("below", "a ratio above 0, up to 1", self.below is None or 0.0 < self.below <= 1.0)
-        self._check("drop", "a ratio from 0 up to, not including, 1", self.drop is None or 0.0 <= self.drop < 1.0)
-        self._check("above", "a ratio from 0 up to, not including, 1", self.above is None or 0.0 <= self.above < 1.0)
-
-    def _check(self, key: str, expected: str, holds: bool) -> None:  # noqa: FBT001
-        if not holds:
-            raise ValueError(f"alert {self.name}: {key}: expected {expected}, found {getattr(self, key)!r}")
 
     @property
     def upward(self) -> bool:

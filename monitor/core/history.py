@@ -4,7 +4,7 @@ One object per evaluation, not per point: two thousand segments take about forty
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -85,33 +85,9 @@ class Frame:
     reference: str = ""
     """The truncated fingerprint of the (last) reference; empty if none or unknown."""
 
-    @property
-    def accuracy(self) -> Singles:
-        """The accuracy of the consensus."""
-        return self._row(_ACCURACY)
-
-    @property
-    def lower(self) -> Singles:
-        """The lower end of its interval."""
-        return self._row(_LOWER)
-
-    @property
-    def upper(self) -> Singles:
-        """The upper end of its interval."""
-        return self._row(_UPPER)
-
-    @property
-    def disagreement(self) -> Singles:
-        """The disagreement between the members of the consensus."""
-        return self._row(_DISAGREEMENT)
-
-    @property
-    def lowest(self) -> Singles:
-        """The lowest accuracy."""
-        return self._row(_LOWEST if len(self.numbers) == STRETCH_ROWS else _ACCURACY)
-
-    def _row(self, row: int) -> Singles:
-        found: Singles = self.numbers[row]
+    def row(self, row: int) -> Singles:
+        """Return a row; in one evaluation, the lowest accuracy is the accuracy."""
+        found: Singles = self.numbers[row if row < len(self.numbers) else _ACCURACY]
         return found
 
 
@@ -144,7 +120,7 @@ def folded(stretch: Frame | None, new: Frame) -> Frame:
     Keeps the last estimate of each window, or the last state if there was none, and the lowest estimate. Idempotent, and
     independent of intermediate aggregates.
     """
-    lasting = np.concatenate([new.numbers[:POINT_ROWS], new.lowest[np.newaxis]])
+    lasting = np.concatenate([new.numbers[:POINT_ROWS], new.row(_LOWEST)[np.newaxis]])
     if stretch is None:
         return Frame(new.at, new.through, new.names, new.states, lasting, new.records, new.reference)
     names = _together(new.names, stretch.names)
@@ -155,10 +131,10 @@ def folded(stretch: Frame | None, new: Frame) -> Frame:
     numbers[:, before[kept]] = stretch.numbers[:, kept]
     states[before[kept]], records[before[kept]] = stretch.states[kept], stretch.records[kept]
     lowest = numbers[_LOWEST].copy()
-    speaks = ~np.isnan(new.accuracy) | np.isnan(numbers[_ACCURACY, after])
+    speaks = ~np.isnan(new.row(_ACCURACY)) | np.isnan(numbers[_ACCURACY, after])
     numbers[:POINT_ROWS, after[speaks]] = new.numbers[:POINT_ROWS, speaks]
     states[after[speaks]], records[after[speaks]] = new.states[speaks], new.records[speaks]
-    numbers[_LOWEST, after] = np.fmin(lowest[after], new.lowest)
+    numbers[_LOWEST, after] = np.fmin(lowest[after], new.row(_LOWEST))
     return Frame(new.at, new.through, names, states, numbers, records, new.reference or stretch.reference)
 
 
@@ -245,17 +221,17 @@ class ModelHistory:
         if not found and segment != name_of(ALL):
             return None
 
-        def column(numbers: Callable[[Frame], Singles]) -> Floats:
-            return np.array([numbers(frame)[place] for frame, place in found], dtype=np.float64)
+        def column(row: int) -> Floats:
+            return np.array([frame.row(row)[place] for frame, place in found], dtype=np.float64)
 
         return Series(
             np.array([frame.at for frame, _ in found], dtype=np.float64),
             tuple(STATES[frame.states[place]] for frame, place in found),
-            column(lambda frame: frame.accuracy),
-            column(lambda frame: frame.lower),
-            column(lambda frame: frame.upper),
-            column(lambda frame: frame.lowest),
-            column(lambda frame: frame.disagreement),
+            column(_ACCURACY),
+            column(_LOWER),
+            column(_UPPER),
+            column(_LOWEST),
+            column(_DISAGREEMENT),
             np.array([frame.records[place] for frame, place in found], dtype=np.int64),
             STEP_SECONDS.get(span),
             tuple(frame.reference for frame, _ in found),

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from typing import Any
 
 from monitor.config.config import Config, Every
 from monitor.daemon.build import References
@@ -18,7 +17,7 @@ from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts
 from monitor.web.api import status_document
-from monitor.web.site import Rejects, Site, SourceView
+from monitor.web.site import Health, Rejects, Site, SourceView
 
 
 @dataclass(slots=True)
@@ -39,60 +38,54 @@ class DaemonStatus:
     """By model; None for a model without one."""
     realised: RealisedFiles = field(default_factory=RealisedFiles)
 
-    def unhealthy(self) -> list[str]:
-        """Return the problems that need a restart."""
-        return self.watchdog.problems(self.clock().running)
-
-    def not_ready(self) -> list[str]:
-        """Return the reasons why it is not ready."""
-        runner = self.runner
+    def health(self) -> Health:
+        """Return the health, in sentences for people. The only place that writes them."""
+        at, runner = self.clock(), self.runner
+        stuck = self.watchdog.stuck(at.running)
+        unhealthy = [f"{loop} has made no progress for {seconds:.0f} seconds" for loop, seconds in stuck.items()]
+        notices = []
+        if at.ahead:
+            which, minutes = "ahead of" if at.ahead > 0.0 else "behind", CONFIRMED_SECONDS / 60.0
+            message = (
+                f"clock jumped: the system clock is {abs(at.ahead):,.0f} seconds {which} the time that cpcmon uses"
+            )
+            notices = [f"{message}; correct it, or cpcmon follows it after {minutes:.0f} minutes"]
         if self.busy is not None or runner is None:
-            return [self.busy or "starting"]
-        problems = [f"{name} has not been evaluated yet" for name in runner.unevaluated()]
-        problems += [f"{one.name} {one.waits_for}" for one in runner.ingestion.sources() if one.waits_for is not None]
+            return Health(unhealthy, [self.busy or "starting"], notices)
+        unevaluated = runner.unevaluated()
+        not_ready = [f"{name} has not been evaluated yet" for name in unevaluated]
+        not_ready += [f"{one.name} {one.waits_for}" for one in runner.ingestion.sources() if one.waits_for is not None]
         if runner.ingestion.paused is not None:
-            problems.append(runner.ingestion.paused)
-        return problems
-
-    def notices(self) -> list[str]:
-        """Return warnings that do not affect readiness."""
-        ahead = self.clock().ahead
-        if not ahead:
-            return []
-        which, minutes = "ahead of" if ahead > 0.0 else "behind", CONFIRMED_SECONDS / 60.0
-        message = f"clock jumped: the system clock is {abs(ahead):,.0f} seconds {which} the time that cpcmon uses"
-        return [f"{message}; correct it, or cpcmon follows it after {minutes:.0f} minutes"]
+            not_ready.append(runner.ingestion.paused)
+        return Health(unhealthy, not_ready, notices, unevaluated)
 
     def line(self) -> str:
         """Return the status as one line."""
         reports = self.sinks.reports().values()
         firing = sum(alert.firing for report in reports for segment in report.segments for alert in segment.alerts)
         windows = sum(len(report.segments) for report in reports)
-        problems = [*self.unhealthy(), *self.not_ready(), *self.notices()]
-        return "; ".join(problems) or f"{windows} windows of {len(reports)} models, {firing} alerts firing"
+        return (
+            "; ".join(self.health().problems) or f"{windows} windows of {len(reports)} models, {firing} alerts firing"
+        )
 
     def document(self) -> bytes:
         """Return the last reports and the status of the daemon as JSON."""
-        problems = self.not_ready()
+        health = self.health()
         facts = {
             "cpcmon": version("cpcmon"),
             "config_digest": self.config.digest,
-            "ready": not problems,
-            "problems": [*self.unhealthy(), *problems, *self.notices()],
-            "sources": [source_document(source) for source in self.sources()],
+            "ready": not health.not_ready,
+            "problems": health.problems,
         }
-        return status_document(self.sinks.reports(), facts)
+        return status_document(self.sinks.reports(), self.sources(), facts)
 
     def site(self) -> Site:
         """Return the data for the pages."""
         return Site(
             reports=self.sinks.reports,
-            healthy=self.unhealthy,
-            ready=self.not_ready,
-            notices=self.notices,
             now=lambda: self.clock().now,
             version=version("cpcmon"),
-            unevaluated=self._unevaluated,
+            health=self.health,
             evaluation_seconds=lambda: [
                 one.evaluate.seconds for one in self.config.models if isinstance(one.evaluate, Every)
             ],
@@ -106,10 +99,6 @@ class DaemonStatus:
             runbooks=lambda: self.config.runbooks,
         )
 
-    def _unevaluated(self) -> list[str]:
-        runner = self.runner
-        return [] if self.busy is not None or runner is None else runner.unevaluated()
-
     def _realised(self, model: str) -> RealisedContent:
         return self.realised.read(next((one.realised for one in self.config.models if one.name == model), None))
 
@@ -122,13 +111,9 @@ class DaemonStatus:
         counters = ingestion.counters()
         return [
             SourceView(
-                status.name,
-                status.type_name,
-                status.waits_for,
-                status.lag,
+                status,
                 _counted(counters.records, status.name),
                 _counted(counters.records_rejected, status.name),
-                None if status.shards is None else status.shards.assigned,
             )
             for status in ingestion.sources()
         ]
@@ -154,7 +139,7 @@ class DaemonStatus:
             models,
             {status.name: status for status in ingestion.sources()},
             ingestion.counters(),
-            ready=not self.not_ready(),
+            ready=not self.health().not_ready,
             catching_up=ingestion.catching_up(now, at.running),
             paused=ingestion.paused is not None,
             state_bytes=state.size,
@@ -166,23 +151,6 @@ class DaemonStatus:
             heartbeat=_delivery_facts(self.sinks.heartbeat),
             config=self.config,
         )
-
-
-def source_document(source: SourceView) -> dict[str, Any]:
-    """Return a source for `/api/v1/status`."""
-    return {
-        "source": source.name,
-        "type": source.kind,
-        "ready": source.waits_for is None,
-        "waits_for": source.waits_for,
-        "unread_bytes": source.lag.bytes,
-        "unread_files": source.lag.files,
-        "oldest_unread_at": source.lag.oldest_unread,
-        "rebuilding": source.lag.rebuilding,
-        "records": source.records,
-        "rejected": source.rejected,
-        "partitions": source.partitions,
-    }
 
 
 def _counted(counter: Mapping[tuple[str, str], int], source: str) -> int:

@@ -17,8 +17,6 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, TextIO
 
-from monitor.errors import Problem, UsageError
-
 
 class LogFormat(StrEnum):
     """The log formats."""
@@ -50,11 +48,7 @@ def set_up(
     format: LogFormat | str = LogFormat.LOGFMT,  # noqa: A002 - named like the flag
     stream: TextIO | None = None,
 ) -> None:
-    """Log to a stream, standard error by default; replaces an earlier call."""
-    if level not in LEVELS:
-        raise UsageError(Problem("log.level", ", ".join(LEVELS), repr(level)))
-    if format not in set(LogFormat):
-        raise UsageError(Problem("log.format", ", ".join(LogFormat), repr(format)))
+    """Log to a stream, standard error by default; replaces an earlier call. `level` is one of LEVELS."""
     handler = _Handler(sys.stderr if stream is None else stream)
     handler.setFormatter(LineFormatter(LogFormat(format), tracebacks=LEVELS[level] == logging.DEBUG))
     root = logging.getLogger()

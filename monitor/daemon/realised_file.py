@@ -46,69 +46,48 @@ class RealisedContent:
     """A problem of the file; quotes nothing from it."""
 
 
-class RealisedFile:
-    """One file, read again only when it has changed. Thread-safe."""
-
-    def __init__(self, path: Path, lock: "threading.Lock | None" = None) -> None:
-        self._path = path
-        self._lock = lock or threading.Lock()
-        self._stat: tuple[int, ...] | None = None
-        self._content: RealisedContent | None = None
-
-    def read(self) -> RealisedContent:
-        """Return the current content; empty while the file does not exist."""
-        if not self._lock.acquire(timeout=_PATIENCE_SECONDS):
-            return self._content or RealisedContent(remark="realised: expected a file, found one that is slow to open")
-        try:
-            return self._read()
-        finally:
-            self._lock.release()
-
-    def _read(self) -> RealisedContent:
-        try:
-            self._content = self._load()
-        except FileNotFoundError:
-            self._stat, self._content = None, RealisedContent()
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or "a path that cannot be read"
-            self._stat, self._content = None, RealisedContent(remark=f"realised: expected a file, found {why}")
-        return self._content
-
-    def _load(self) -> RealisedContent:
-        # Opened every time, so that revoked permissions are noticed.
-        with open_file(self._path) as file:
-            found = os.fstat(file.fileno())
-            stat = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-            if stat == self._stat and self._content is not None:
-                return self._content
-            start = max(0, found.st_size - MOST_BYTES)
-            file.seek(start)
-            raw = file.read(MOST_BYTES)
-        # The stat was taken before reading, so a write in between causes another read.
-        content = _parse(raw, is_whole=start == 0)
-        self._stat = stat
-        return content
-
-
 class RealisedFiles:
-    """The files of all models, by path."""
+    """The files of all models. A file is parsed again only when it has changed. Thread-safe."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, RealisedFile] = {}
+        self._parsed: dict[Path, tuple[tuple[int, ...], RealisedContent]] = {}
         self._lock = threading.Lock()
-        self._reading = threading.Lock()
         """One for all files, so that a dead network share blocks one thread only."""
 
     def read(self, path: Path | None) -> RealisedContent:
-        """Return the current content of a file; empty without a path."""
+        """Return the current content of a file; empty without a path, and while the file does not exist."""
         if path is None:
             return RealisedContent()
-        with self._lock:
-            if path not in self._files and len(self._files) >= _MOST_FILES:
-                # Files of earlier configurations.
-                self._files.clear()
-            file = self._files.setdefault(path, RealisedFile(path, self._reading))
-        return file.read()
+        if not self._lock.acquire(timeout=_PATIENCE_SECONDS):
+            slow = RealisedContent(remark="realised: expected a file, found one that is slow to open")
+            return self._parsed.get(path, ((), slow))[1]
+        try:
+            return self._load(path)
+        except (OSError, ValueError) as error:
+            self._parsed.pop(path, None)
+            if isinstance(error, FileNotFoundError):
+                return RealisedContent()
+            why = getattr(error, "strerror", None) or "a path that cannot be read"
+            return RealisedContent(remark=f"realised: expected a file, found {why}")
+        finally:
+            self._lock.release()
+
+    def _load(self, path: Path) -> RealisedContent:
+        # Opened every time, so that revoked permissions are noticed.
+        with open_file(path) as file:
+            found = os.fstat(file.fileno())
+            stat = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            if path in self._parsed and self._parsed[path][0] == stat:
+                return self._parsed[path][1]
+            start = max(0, found.st_size - MOST_BYTES)
+            file.seek(start)
+            raw = file.read(MOST_BYTES)
+        if len(self._parsed) >= _MOST_FILES:
+            # Files of earlier configurations.
+            self._parsed.clear()
+        # The stat was taken before reading, so a write in between causes another read.
+        self._parsed[path] = stat, _parse(raw, is_whole=start == 0)
+        return self._parsed[path][1]
 
 
 def _parse(raw: bytes, *, is_whole: bool) -> RealisedContent:

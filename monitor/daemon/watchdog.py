@@ -31,14 +31,10 @@ class Watchdog:
         with self._lock:
             self._last.pop(loop, None)
 
-    def problems(self, running: float) -> list[str]:
-        """Return a message for each stuck loop."""
+    def stuck(self, running: float) -> dict[str, float]:
+        """Return the loops without progress, and for how many seconds."""
         with self._lock:
-            return [
-                f"{loop} has made no progress for {running - last:.0f} seconds"
-                for loop, last in self._last.items()
-                if running - last > self._stuck_seconds
-            ]
+            return {loop: running - last for loop, last in self._last.items() if running - last > self._stuck_seconds}
 
 
 _MOST_STATUS = 512

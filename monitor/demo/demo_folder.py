@@ -16,10 +16,9 @@ from monitor.core.intervals import Progress
 from monitor.demo.example_data import CLASSES, write_example
 from monitor.demo.story import MODEL, VERSION
 from monitor.errors import CpcmonError, Problem, StateInUse, UsageError
-from monitor.records.layout import Layout
-from monitor.records.offline.offline_batch import accept_array
+from monitor.records.offline import accept_array
 from monitor.reference.reference import Reference
-from monitor.sources.kafka.topic_feed import TopicFeed
+from monitor.sources.kafka.client import TopicFeed
 from monitor.state.state_folder import StateFolder, folder_problem
 
 TOPIC = "cpcmon-demo"
@@ -175,12 +174,12 @@ class Folder:
         """Make the reference from the validation set; takes some seconds."""
         rows = [json.loads(line) for line in self.validation.read_text(encoding="utf-8").splitlines()]
         batch = accept_array(
-            [row["probs"] for row in rows], Layout(classes=CLASSES), [CLASSES.index(row["label"]) for row in rows]
+            [row["probs"] for row in rows], [CLASSES.index(row["label"]) for row in rows], classes=CLASSES
         )
-        assert batch.labels is not None  # noqa: S101 - labels were given
+        assert batch.records.labels is not None  # noqa: S101 - labels were given
         reference = Reference.from_accepted(
-            batch.probabilities,
-            batch.labels,
+            batch.records.vectors,
+            batch.records.labels,
             model=MODEL,
             version=VERSION,
             classes=CLASSES,

@@ -90,11 +90,7 @@ def write_example(directory: Path) -> dict[str, Path]:
     """Write the example data and return the files by name."""
     directory.mkdir(parents=True, exist_ok=True)
     patients, model = trained()
-    sites = (
-        ("validation", 4000, PREVALENCE, 1.0),
-        ("site_a", 2000, PREVALENCE, 1.0),
-        ("site_b", 2000, _OLDER, 0.7),
-    )
+    sites = (("validation", 4000, PREVALENCE, 1.0), ("site_a", 2000, PREVALENCE, 1.0), ("site_b", 2000, _OLDER, 0.7))
     files = {}
     for name, count, prevalence, contrast in sites:
         measured, grades = patients.draw(count, prevalence, contrast)

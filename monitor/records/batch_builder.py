@@ -1,44 +1,181 @@
 """Applies the rules on records, for every format: column blocks in, record batches out."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.record_columns import Records
-from monitor.records.columns import IdColumn, TextColumn, Values, compact, text_of
-from monitor.records.formats.text import LineBlock
-from monitor.records.hints import CONFIG_FILE, RECENT, RecentRecords, Wording
-from monitor.records.id_hash import hash_ids
-from monitor.records.labels import NO_CLASS, Indices, LabelRules
-from monitor.records.record_batch import (
-    MOST_POINTERS,
-    Pointer,
-    RecordBatch,
-    RejectedRecord,
-    StreamRejections,
-    bare_pointer,
+from monitor.records.columns import (
+    NO_CLASS,
+    IdColumn,
+    LabelRules,
+    Labels,
+    TextColumn,
+    TimeRules,
+    Values,
+    compact,
+    text_of,
 )
-from monitor.records.record_schema import ModelFormat, reason_of_length
-from monitor.records.rejections import Reason
-from monitor.records.times import TimeRules
-from monitor.records.vectors import ACCEPTED, Booleans, CheckedVectors, Floats, Singles, check_vectors, mark, reason_of
+from monitor.records.formats.text import LineBlock
+from monitor.records.hints import CONFIG_FILE, RECENT, RecentRecords, Tally, Wording
+from monitor.records.id_hash import hash_ids
+from monitor.records.record_batch import Pointer, RecordBatch, bare_pointer
+from monitor.records.record_schema import ModelFormat, OutputKind, RecordSchema, numbered
+from monitor.records.rejections import (
+    DETAILS,
+    MOST_POINTERS,
+    Reason,
+    RejectedRecord,
+    RejectionProblem,
+    Rejections,
+)
+from monitor.records.vectors import (
+    ACCEPTED,
+    Booleans,
+    CheckedVectors,
+    Codes,
+    Floats,
+    Indices,
+    Singles,
+    Vectors,
+    check_vectors,
+    explain,
+    mark,
+    reason_of,
+)
+
+NOT_A_NUMBER = RejectionProblem(Reason.WRONG_TYPE, "a number", "null")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBlock:
+    """At least one record of one model, as columns; None for an absent column."""
+
+    numbers: Indices
+    """The line or row of each record in the block, from 0."""
+    outputs: Floats | Vectors
+    """Of shape (records, numbers per record), or not checked for their length yet."""
+    times: Values | None = None
+    ids: Values | None = None
+    versions: Values | None = None
+    predicted: Values | None = None
+    segments: tuple[Values | None, ...] = ()
+    """In the order of the model's segment fields."""
+    labels: Labels | None = None
+
+    def taken(self, rows: Indices, outputs: Floats | Vectors) -> "ColumnBlock":
+        """Return some of the records, with their outputs."""
+        if len(rows) == len(self.numbers):
+            return replace(self, outputs=outputs)
+        places = rows.tolist()
+
+        def some(values: Values | None) -> Values | None:
+            return None if values is None else [values[place] for place in places]
+
+        labels = self.labels[rows] if isinstance(self.labels, np.ndarray) else some(self.labels)
+        return ColumnBlock(
+            self.numbers[rows],
+            outputs,
+            some(self.times),
+            some(self.ids),
+            some(self.versions),
+            some(self.predicted),
+            tuple(map(some, self.segments)),
+            labels,
+        )
+
+
+class ModelRules:
+    """The rules on records of one model, and its latest records for hints.
+
+    With `offline`, rejections are explained, and hints are drawn from all records of the file.
+    """
+
+    def __init__(
+        self,
+        model: ModelFormat,
+        times: TimeRules,
+        hash_key: bytes,
+        wording: Wording = CONFIG_FILE,
+        *,
+        offline: bool = False,
+    ) -> None:
+        if model.classes is None and model.kind is OutputKind.SCORE:
+            model = replace(model, classes=numbered(2))
+        self.model = model
+        self.times = times
+        self.offline = offline
+        self.recent = RecentRecords(model.kind, times, wording)
+        self.tally = Tally(model.kind)
+        self.labels = None if model.classes is None else LabelRules(model.classes)
+        self.one_past_the_last = False
+        """Whether a label was K, where indices run from 0 to K - 1."""
+        self._hash_key = hash_key
+
+    def set_classes(self, classes: tuple[str, ...]) -> None:
+        """Set the classes that the file has."""
+        self.model = replace(self.model, classes=classes)
+        self.labels = LabelRules(classes)
+
+    def note(self, outputs: Floats, latest: Floats, checked: CheckedVectors, invalid_times: Sequence[object]) -> None:
+        """Remember records for hints."""
+        if self.offline:
+            self.tally.add(outputs, checked.codes)
+        else:
+            codes, probabilities = checked.codes[-RECENT:], checked.probabilities[-RECENT:]
+            self.recent.add(len(outputs), latest, codes, probabilities, invalid_times)
+
+    def hashes(self, ids: Sequence[str]) -> Hashes | None:
+        """Return the hashes of ids; None if all are empty."""
+        if all(ids):
+            return hash_ids(ids, self._hash_key) if ids else None
+        present = [one for one in ids if one]
+        if not present:
+            return None
+        hashes = np.full(len(ids), NO_ID, dtype=np.uint64)
+        hashes[np.array([bool(one) for one in ids])] = hash_ids(present, self._hash_key)
+        return hashes
+
+    def mismatches(self, predicted: Sequence[object], probabilities: Singles) -> int:
+        """Count the records whose predicted class, if given, is not their most probable one."""
+        rows = np.array([row for row, value in enumerate(predicted) if value is not None], dtype=np.int64)
+        indices, _ = self.label_rules(probabilities.shape[1]).indices([predicted[row] for row in rows.tolist()])
+        vectors = probabilities[rows]
+        # An unknown class is a mismatch; of equally probable classes, each is a match.
+        own = np.take_along_axis(vectors, np.maximum(indices, 0)[:, np.newaxis], axis=1)[:, 0]
+        return int(np.count_nonzero((indices == NO_CLASS) | (own < vectors.max(axis=1, initial=0.0))))
+
+    def label_rules(self, classes: int) -> LabelRules:
+        """Return the rules on labels; while the classes are unknown, those of unnamed ones."""
+        return LabelRules(numbered(classes)) if self.labels is None else self.labels
+
+    def check_labels(self, labels: Labels | None, codes: Codes, width: int) -> Indices | None:
+        """Return the class indices of labels; set the code of rows with an invalid label."""
+        if labels is None:
+            return None
+        rules = self.label_rules(width)
+        indices, of_labels = rules.indices(labels)
+        np.copyto(codes, of_labels, where=codes == ACCEPTED)
+        self.one_past_the_last |= rules.one_past_the_last
+        return indices
 
 
 class ModelRouter:
     """Finds the model of a record: the one it names, or the only one."""
 
-    def __init__(self, models: Sequence[ModelFormat]) -> None:
-        self._models = {model.name: model for model in models}
-        self._only = models[0] if len(models) == 1 else None
+    def __init__(self, rules: Mapping[str, ModelRules]) -> None:
+        self._rules = rules
+        self._only = next(iter(rules.values())) if len(rules) == 1 else None
 
     def find(self, value: object) -> ModelFormat | Reason:
         """Return the model that a record names, or the reason for its rejection."""
         if value is None:
-            return Reason.MISSING_FIELD if self._only is None else self._only
+            return Reason.MISSING_FIELD if self._only is None else self._only.model
         # Unknown names are never shown: they may be anything.
-        return self._models.get(text_of(value) or "", Reason.UNKNOWN_MODEL)
+        rules = self._rules.get(text_of(value) or "")
+        return Reason.UNKNOWN_MODEL if rules is None else rules.model
 
     def split(self, values: Values | None, count: int) -> Iterator[tuple[ModelFormat | Reason, Indices]]:
         """Yield the models, or reasons for rejection, with the rows of their records."""
@@ -61,53 +198,6 @@ class ModelRouter:
             yield targets[name], np.array(rows, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnBlock:
-    """At least one record of one model, as columns; None for an absent column."""
-
-    numbers: Indices
-    """The line or row of each record in the block, from 0."""
-    outputs: Floats
-    """Shape (records, numbers per record)."""
-    times: Values | None = None
-    ids: Values | None = None
-    versions: Values | None = None
-    predicted: Values | None = None
-    segments: tuple[Values | None, ...] = ()
-    """In the order of the model's segment fields."""
-
-
-class ModelRules:
-    """The rules on records of one model, and its latest records for hints."""
-
-    def __init__(self, model: ModelFormat, times: TimeRules, hash_key: bytes, wording: Wording = CONFIG_FILE) -> None:
-        self.model = model
-        self.times = times
-        self.recent = RecentRecords(model.kind, times, wording)
-        self._hash_key = hash_key
-        self._labels = LabelRules(model.classes)
-
-    def hashes(self, ids: Sequence[str]) -> Hashes | None:
-        """Return the hashes of ids; None if all are empty."""
-        if all(ids):
-            return hash_ids(ids, self._hash_key) if ids else None
-        present = [one for one in ids if one]
-        if not present:
-            return None
-        hashes = np.full(len(ids), NO_ID, dtype=np.uint64)
-        hashes[np.array([bool(one) for one in ids])] = hash_ids(present, self._hash_key)
-        return hashes
-
-    def mismatches(self, predicted: Sequence[object], probabilities: Singles) -> int:
-        """Count the records whose predicted class, if given, is not their most probable one."""
-        rows = np.array([row for row, value in enumerate(predicted) if value is not None], dtype=np.int64)
-        indices, _ = self._labels.indices([predicted[row] for row in rows.tolist()])
-        vectors = probabilities[rows]
-        # An unknown class is a mismatch; of equally probable classes, each is a match.
-        own = np.take_along_axis(vectors, np.maximum(indices, 0)[:, np.newaxis], axis=1)[:, 0]
-        return int(np.count_nonzero((indices == NO_CLASS) | (own < vectors.max(axis=1, initial=0.0))))
-
-
 class ModelBatchBuilder:
     """Collects column blocks of one model and applies the rules to all of them at once."""
 
@@ -122,12 +212,13 @@ class ModelBatchBuilder:
         self._versions = TextColumn()
         self._segments = tuple(TextColumn() for _ in rules.model.segment_fields)
         self._predicted: list[object] | None = None
+        self._labels: Labels | None = None
 
-    def add(self, block: ColumnBlock) -> None:
+    def add(self, block: ColumnBlock, outputs: Floats) -> None:
         """Add a column block."""
         count = len(block.numbers)
         self._numbers.append(block.numbers)
-        self._outputs.append(block.outputs)
+        self._outputs.append(outputs)
         at, wrong = self._rules.times.read(block.times, count)
         self._at.append(at)
         self._time_errors.append(wrong)
@@ -139,14 +230,17 @@ class ModelBatchBuilder:
             column.add(values, count)
         if block.predicted is not None:
             self._predicted = [*(self._predicted or ()), *block.predicted]
+        if block.labels is not None:
+            self._labels = block.labels if self._labels is None else [*self._labels, *block.labels]
 
-    def build(self) -> tuple[Records, list[tuple[int, Reason]]]:
-        """Return the accepted records, and the row and reason of each rejected one."""
+    def build(self) -> tuple[Records, list[tuple[int, Reason | RejectionProblem]]]:
+        """Return the accepted records, and the row and reason of each rejected one; offline, explain the first few."""
         rules = self._rules
         outputs = np.concatenate(self._outputs)
         latest = outputs[-RECENT:].copy()
-        checked = check_vectors(outputs, rules.model.kind, spend=True)
+        checked = check_vectors(outputs, rules.model.kind, spend=not rules.offline)
         codes = checked.codes.copy()
+        labels = rules.check_labels(self._labels, codes, outputs.shape[1])
         mark(codes, np.concatenate(self._time_errors), Reason.BAD_TIMESTAMP)
         for column in self._segments:
             if (wrong := column.invalid_segments()) is not None:
@@ -155,17 +249,29 @@ class ModelBatchBuilder:
             mark(codes, wrong, Reason.WRONG_TYPE)
         if self._ids.wrong:
             mark(codes, np.isin(np.arange(len(codes)), self._ids.wrong), Reason.WRONG_TYPE)
-        rules.recent.add(
-            len(outputs), latest, checked.codes[-RECENT:], checked.probabilities[-RECENT:], self._invalid_times
-        )
+        rules.note(outputs, latest, checked, self._invalid_times)
         if not codes.any():
-            return self._accepted(checked, None), []
+            return self._accepted(checked, labels, None), []
         kept = np.flatnonzero(codes == ACCEPTED)
         numbers = np.concatenate(self._numbers)
-        rejected = np.flatnonzero(codes).tolist()
-        return self._accepted(checked, kept), [(int(numbers[row]), reason_of(int(codes[row]))) for row in rejected]
+        rejected: list[tuple[int, Reason | RejectionProblem]] = []
+        for row in np.flatnonzero(codes).tolist():
+            reason = reason_of(int(codes[row]))
+            explained = rules.offline and len(rejected) < DETAILS
+            of_label = checked.codes[row] == ACCEPTED
+            problem = self._problem(row, reason, outputs, of_label=of_label) if explained else reason
+            rejected.append((int(numbers[row]), problem))
+        return self._accepted(checked, labels, kept), rejected
 
-    def _accepted(self, checked: CheckedVectors, kept: Indices | None) -> Records:
+    def _problem(self, row: int, reason: Reason, outputs: Floats, *, of_label: bool) -> Reason | RejectionProblem:
+        if not of_label:
+            return explain(outputs[row], reason, self._rules.model.kind)
+        problem = None
+        if self._labels is not None:
+            problem = self._rules.label_rules(outputs.shape[1]).index(self._labels[row])
+        return problem if isinstance(problem, RejectionProblem) else reason
+
+    def _accepted(self, checked: CheckedVectors, labels: Indices | None, kept: Indices | None) -> Records:
         """Return the records of some rows; of all rows if `kept` is None."""
         names = self._rules.model.segment_fields
         vectors, at, normalised = checked.probabilities, np.concatenate(self._at), checked.normalised
@@ -178,14 +284,16 @@ class ModelBatchBuilder:
             rows = kept.tolist()
             ids = [ids[row] for row in rows]
             predicted = None if predicted is None else [predicted[row] for row in rows]
+            labels = None if labels is None else labels[kept]
         return Records(
             vectors,
             at,
             fields,
             None if set(versions.values) <= {""} else versions,
             self._rules.hashes(ids),
-            normalised=int(np.count_nonzero(normalised)),
-            argmax_mismatches=0 if predicted is None else self._rules.mismatches(predicted, vectors),
+            labels,
+            int(np.count_nonzero(normalised)),
+            0 if predicted is None else self._rules.mismatches(predicted, vectors),
         )
 
 
@@ -193,46 +301,115 @@ class BatchBuilder:
     """Builds a record batch from column blocks, and from records that the format's reader rejects."""
 
     def __init__(
-        self, where: str, rules: Mapping[str, ModelRules], first_number: int, *, is_ascii: bool = False
+        self,
+        where: str,
+        rules: Mapping[str, ModelRules],
+        first_number: int,
+        *,
+        is_ascii: bool = False,
+        explained: str | None = None,
     ) -> None:
         self.where = where
         self.rules = rules
         self.is_ascii = is_ascii
         self.ignored = 0
         self._first = first_number
-        self._rejections = StreamRejections()
+        self._rejections = Rejections(explained)
         self._pending: dict[str, ModelBatchBuilder] = {}
         self._accepted: dict[str, list[Records]] = {}
 
-    def add(self, model: str, columns: ColumnBlock) -> None:
-        """Add a column block; it is checked when the block ends."""
+    def add(self, model: str, columns: ColumnBlock, block: LineBlock | None = None) -> None:
+        """Add a column block; it is checked when the block of lines ends."""
+        outputs = columns.outputs
+        if isinstance(outputs, Vectors):
+            rows = self._fitting(self.rules[model], outputs, columns, block)
+            if not len(rows):
+                return
+            outputs = outputs.taken(rows, self.rules[model].model.width)
+            columns = columns.taken(rows, outputs)
         if model not in self._pending:
             self._pending[model] = ModelBatchBuilder(self.rules[model])
-        self._pending[model].add(columns)
+        self._pending[model].add(columns, outputs)
 
-    def reject(self, model: str, index: int, reason: Reason, block: LineBlock | None = None) -> None:
+    def _fitting(self, rules: ModelRules, vectors: Vectors, columns: ColumnBlock, block: LineBlock | None) -> Indices:
+        """Return the rows with vectors of the right length, and reject the others; find the classes if necessary."""
+        rows: Indices = np.arange(len(columns.numbers))
+        name, numbers, lengths = rules.model.name, columns.numbers, vectors.lengths
+        if vectors.wrong is not None:
+            self.reject_all(name, numbers[vectors.wrong].tolist(), NOT_A_NUMBER, block)
+            rows = rows[~vectors.wrong]
+        if not rules.model.width:
+            rows = self._find_classes(rules, vectors, columns, rows, block)
+        for length in np.unique(lengths[rows]).tolist():
+            if (problem := rules.model.problem_of_length(length)) is not None:
+                self.reject_all(name, numbers[rows[lengths[rows] == length]].tolist(), problem, block)
+        fitting: Indices = rows[lengths[rows] == rules.model.width]
+        return fitting
+
+    def _find_classes(
+        self, rules: ModelRules, vectors: Vectors, columns: ColumnBlock, rows: Indices, block: LineBlock | None
+    ) -> Indices:
+        """Take the number of classes from the first acceptable record; return the rows from there on.
+
+        Records before it are not rejected for their length.
+        """
+        lengths, first = vectors.lengths, len(columns.numbers)
+        possible = [
+            length for length in np.unique(lengths[rows]).tolist() if rules.model.problem_of_length(length) is None
+        ]
+        for length in possible:
+            some = rows[lengths[rows] == length]
+            part = columns.taken(some, matrix := vectors.taken(some, length))
+            codes = check_vectors(matrix, rules.model.kind).codes
+            rules.check_labels(part.labels, codes, length)
+            first = min([first, *some[codes == ACCEPTED][:1].tolist()])
+        before = rows[rows < first]
+        for length in possible:
+            some = before[lengths[before] == length]
+            if len(some):
+                one = ModelBatchBuilder(rules)
+                one.add(columns.taken(some, matrix := vectors.taken(some, length)), matrix)
+                for number, problem in one.build()[1]:
+                    self.reject(rules.model.name, number, problem, block)
+        for length in sorted(set(lengths[before].tolist()) - set(possible)):
+            numbers = columns.numbers[before[lengths[before] == length]].tolist()
+            too_long_or_short = rules.model.problem_of_length(length) or Reason.WRONG_K
+            self.reject_all(rules.model.name, numbers, too_long_or_short, block)
+        if first < len(columns.numbers):
+            rules.set_classes(numbered(int(lengths[first])))
+        return rows[rows >= first]
+
+    def reject(
+        self, model: str, index: int, problem: Reason | RejectionProblem, block: LineBlock | None = None
+    ) -> None:
         """Reject the record at an index of a block of lines, or at a row."""
+        reason = problem.reason if isinstance(problem, RejectionProblem) else problem
         if block is None:
             rejected = RejectedRecord(self._first + index, reason)
         else:
             start, end = block.bounds(index)
             number = self._first + block.first + index
             rejected = RejectedRecord(number, reason, block.start + start, block.start + end)
-        self._rejections.add(model, rejected)
+        self._rejections.add(model, rejected, problem)
 
-    def reject_all(self, model: str, indexes: Sequence[int], reason: Reason, block: LineBlock | None = None) -> None:
+    def reject_all(
+        self, model: str, indexes: Sequence[int], problem: Reason | RejectionProblem, block: LineBlock | None = None
+    ) -> None:
         """Reject the records at several ascending indexes."""
+        reason = problem.reason if isinstance(problem, RejectionProblem) else problem
         self._rejections.count(model, reason, len(indexes) - MOST_POINTERS)
-        for index in indexes[-MOST_POINTERS:]:
-            self.reject(model, index, reason, block)
+        # Offline the first ones are explained, in a stream the last ones are located.
+        some = indexes[:MOST_POINTERS] if self._rejections.unit is not None else indexes[-MOST_POINTERS:]
+        for index in some:
+            self.reject(model, index, problem, block)
 
     def end_block(self, block: LineBlock | None = None) -> None:
         """Check the records added since the last block."""
         for name, pending in self._pending.items():
             accepted, rejected = pending.build()
             self._accepted.setdefault(name, []).append(accepted)
-            for index, reason in rejected:
-                self.reject(name, index, reason, block)
+            for index, problem in rejected:
+                self.reject(name, index, problem, block)
         self._pending = {}
 
     def finish(
@@ -244,11 +421,12 @@ class BatchBuilder:
         return RecordBatch(
             {name: Records.joined(blocks) for name, blocks in models.items() if blocks},
             self._rejections.counts,
-            self._rejections.pointers(pointer),
+            tuple(map(pointer, self._rejections.last())),
             self.ignored,
             rows,
             non_json_lines,
             {name: found for name, found in hints.items() if found},
+            self._rejections.numbered_first,
         )
 
 
@@ -260,29 +438,6 @@ _BATCH_NUMBERS = 1 << 19
 def rows_per_batch(width: int) -> int:
     """Return how many rows of a given width make a batch."""
     return max(1, min(BATCH_ROWS, _BATCH_NUMBERS // max(1, width)))
-
-
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """The outputs of some rows, concatenated."""
-
-    flat: Floats
-    lengths: Indices
-    wrong: Booleans | None = None
-    """Which rows contain something other than numbers."""
-
-    @classmethod
-    def of(cls, matrix: Floats) -> "Vectors":
-        """Return the outputs of a matrix."""
-        return cls(matrix.reshape(-1), np.full(len(matrix), matrix.shape[1], dtype=np.int64))
-
-    def taken(self, rows: Indices, width: int) -> Floats:
-        """Return rows of one length as a matrix."""
-        if len(rows) == len(self.lengths):
-            return self.flat.reshape(len(rows), width)
-        starts = np.cumsum(self.lengths) - self.lengths
-        some: Floats = self.flat[starts[rows][:, np.newaxis] + np.arange(width)]
-        return some
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,59 +454,42 @@ class RowColumns:
     predicted: Values | None = None
     segments: Mapping[str, Values | None] = field(default_factory=dict)
     """By field name."""
+    labels: Labels | None = None
 
 
 class RowFiles:
     """Builds record batches from rows of column files."""
 
-    def __init__(self, models: Sequence[ModelFormat], rules: Mapping[str, ModelRules]) -> None:
-        self._router = ModelRouter(models)
+    def __init__(self, schema: RecordSchema, rules: Mapping[str, ModelRules]) -> None:
+        self._router = ModelRouter(rules)
         self._rules = rules
+        self._explained = "row" if schema.from_file else None
 
     def batch(self, where: str, first: int, columns: RowColumns) -> RecordBatch:
         """Return the batch of some rows; `first` is the number of the first row in the file, from 1."""
-        builder = BatchBuilder(where, self._rules, first)
+        builder = BatchBuilder(where, self._rules, first, explained=self._explained)
         for model, rows in self._router.split(columns.models, columns.count):
             if isinstance(model, ModelFormat) and model.name not in columns.outputs:
-                _reject(builder, model.name, rows, Reason.MISSING_FIELD)
+                builder.reject_all(model.name, rows.tolist(), Reason.MISSING_FIELD)
             elif isinstance(model, Reason):
-                _reject(builder, "", rows, model)
+                builder.reject_all("", rows.tolist(), model)
             else:
-                _add_records(model, rows, columns, builder)
+                builder.add(model.name, _block(model, rows, columns))
         builder.end_block()
         return builder.finish(columns.count, bare_pointer)
 
 
-def _reject(builder: BatchBuilder, model: str, rows: Indices, reason: Reason) -> None:
-    for row in rows.tolist():
-        builder.reject(model, row, reason)
-
-
-def _add_records(model: ModelFormat, rows: Indices, columns: RowColumns, builder: BatchBuilder) -> None:
+def _block(model: ModelFormat, rows: Indices, columns: RowColumns) -> ColumnBlock:
     vectors = columns.outputs[model.name]
-    if vectors.wrong is not None:
-        _reject(builder, model.name, rows[vectors.wrong[rows]], Reason.WRONG_TYPE)
-        rows = rows[~vectors.wrong[rows]]
-    for length in np.unique(vectors.lengths[rows]).tolist():
-        if (reason := reason_of_length(length, model)) is not None:
-            _reject(builder, model.name, rows[vectors.lengths[rows] == length], reason)
-    rows = rows[vectors.lengths[rows] == model.width]
-    if not len(rows):
-        return
-    indexes = rows.tolist()
-
-    def some(values: Values | None) -> Values | None:
-        return values if values is None or len(indexes) == columns.count else [values[index] for index in indexes]
-
-    builder.add(
-        model.name,
-        ColumnBlock(
-            rows,
-            vectors.taken(rows, model.width),
-            some(columns.times),
-            some(columns.ids),
-            some(columns.versions),
-            some(columns.predicted),
-            tuple(some(columns.segments.get(name)) for name in model.segment_fields),
-        ),
+    segments = tuple(columns.segments.get(name) for name in model.segment_fields)
+    whole = ColumnBlock(
+        np.arange(columns.count),
+        vectors,
+        columns.times,
+        columns.ids,
+        columns.versions,
+        columns.predicted,
+        segments,
+        columns.labels,
     )
+    return whole if len(rows) == columns.count else whole.taken(rows, vectors.some(rows))

@@ -1,8 +1,9 @@
-"""Builders of string and id columns from decoded values."""
+"""Columns from decoded values: strings, ids, times, labels."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
 from itertools import repeat
 from math import isfinite
 from typing import Any
@@ -11,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.record_columns import Texts
-from monitor.records.labels import Indices
-from monitor.records.vectors import Booleans
+from monitor.records.record_schema import TimeUnit, numbered
+from monitor.records.rejections import Reason, RejectionProblem, listed, preview
+from monitor.records.vectors import ACCEPTED, Booleans, Codes, Floats, Indices, code_of, floats_of
 
 Values = Sequence[object]
 """A decoded column: strings, numbers, and None for a missing value."""
@@ -149,3 +151,184 @@ def compact(column: Texts, rows: Indices) -> Texts:
     """Return the column of some rows, without unused values."""
     used, codes = np.unique(column.codes[rows], return_inverse=True)
     return Texts(tuple(column.values[place] for place in used.tolist()), codes.reshape(-1))
+
+
+LATEST = 1e11
+"""The year 5138, in Unix seconds. Later times are in another unit."""
+
+# The years 2001 to 5138 in each unit.
+_LIKELY = {unit: (1e9 * unit.per_second, LATEST * unit.per_second) for unit in TimeUnit}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRules:
+    """The format of record times."""
+
+    unit: TimeUnit = TimeUnit.SECONDS
+    zone: tzinfo | None = None
+    """The time zone of strings without one; None to reject them."""
+
+    def read(self, values: Sequence[object] | None, count: int) -> tuple[Floats, Booleans]:
+        """Return the times in Unix seconds, NaN where missing, and which values are invalid."""
+        if values is None or (values[0] is None and values.count(None) == count):
+            return np.full(count, np.nan), np.zeros(count, dtype=np.bool_)
+        if type(values[0]) is float and (floats := floats_of(values)) is not None:
+            return self._seconds(floats, np.False_)
+        absent = np.array([value is None for value in values], dtype=np.bool_)
+        texts = {place: self._of_text(value) for place, value in enumerate(values) if isinstance(value, str)}
+        numbers = _floats([value if type(value) in {int, float} else np.nan for value in values])
+        seconds, wrong = self._seconds(numbers, absent)
+        for place, found in texts.items():
+            seconds[place] = found
+            wrong[place] = not 0.0 <= found <= LATEST
+        return seconds, wrong
+
+    def unit_like(self, values: Sequence[object]) -> TimeUnit | None:
+        """Return the unit that most of the rejected times seem to have, if any."""
+        numbers = np.array([value for value in values if type(value) in {int, float}], dtype=np.float64)
+        for unit in TimeUnit:
+            low, high = _LIKELY[unit]
+            if unit is not self.unit and 2 * np.count_nonzero((numbers >= low) & (numbers < high)) > len(values):
+                return unit
+        return None
+
+    def _seconds(self, numbers: Floats, absent: Booleans | np.bool_) -> tuple[Floats, Booleans]:
+        seconds = numbers if self.unit is TimeUnit.SECONDS else numbers / self.unit.per_second
+        # NaN is wrong too.
+        wrong: Booleans = ~((seconds >= 0.0) & (seconds <= LATEST)) & ~absent
+        return seconds, wrong
+
+    def _of_text(self, text: str) -> float:
+        """Return the time of a string, or NaN."""
+        try:
+            moment = datetime.fromisoformat(text)
+            if moment.tzinfo is None:
+                if self.zone is None:
+                    return np.nan
+                moment = moment.replace(tzinfo=self.zone)
+            return moment.timestamp()
+        except (ValueError, OverflowError):
+            return np.nan
+
+
+def _floats(values: Sequence[object]) -> Floats:
+    try:
+        return np.array(values, dtype=np.float64)
+    except OverflowError:  # an integer of hundreds of digits
+        return np.array([_float(value) for value in values], dtype=np.float64)
+
+
+def _float(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return np.inf
+
+
+Labels = NDArray[Any] | Sequence[object]
+
+NO_CLASS = -1
+"""The index of an invalid label."""
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_MOST_SPELT = 20
+# Some tools write an integer column with missing values as floats: 3 becomes "3.0".
+_WHOLE = re.compile(r"(-?[0-9]{1,18})\.0+")
+
+
+class LabelRules:
+    """Converts labels into class indices."""
+
+    def __init__(self, classes: tuple[str, ...]) -> None:
+        self.classes = classes
+        self._unnamed = classes == numbered(len(classes))
+        self._index = {name: index for index, name in enumerate(classes)}
+        # With class names that are numbers, a label is always a name.
+        self._may_be_index = not any(_INTEGER.fullmatch(name) for name in classes)
+        self.one_past_the_last = False
+        """Whether a label was K, where indices run from 0 to K - 1: a sign of labels that count from 1."""
+
+    def index(self, label: object) -> int | RejectionProblem:
+        """Return the class index of a label."""
+        text = _text(label)
+        if isinstance(text, RejectionProblem):
+            return text
+        whole = _WHOLE.fullmatch(text)
+        for name in (text, whole.group(1)) if whole else (text,):
+            if name in self._index:
+                return self._index[name]
+            if self._may_be_index and _INDEX.fullmatch(name) and int(name) < len(self.classes):
+                return int(name)
+            if (self._may_be_index or self._unnamed) and name == str(len(self.classes)):
+                self.one_past_the_last = True
+        expected = f"one of the classes {listed(self.classes)}"
+        if self._unnamed and not _INTEGER.fullmatch(text):
+            expected += " (set their names in vector order with --classes)"
+        return RejectionProblem(Reason.LABEL_OUT_OF_RANGE, expected, preview(label))
+
+    def indices(self, labels: Labels) -> tuple[Indices, Codes]:
+        """Return the index of each label, and the code of each rejected one."""
+        if isinstance(labels, np.ndarray) and labels.dtype.kind != "O":
+            distinct, inverse = np.unique(labels, return_inverse=True)
+            values, positions = distinct.tolist(), inverse.reshape(-1)
+        else:
+            values, positions = list(labels), np.arange(len(labels))
+        answers = self._answers(values)
+        indices = np.array([NO_CLASS if isinstance(a, RejectionProblem) else a for a in answers], dtype=np.int64)
+        codes = [code_of(a.reason) if isinstance(a, RejectionProblem) else ACCEPTED for a in answers]
+        return indices[positions], np.array(codes, dtype=np.uint8)[positions]
+
+    def counted_from_one(self) -> str:
+        """Return the message that labels seem to count from 1."""
+        most = len(self.classes)
+        numbers = ",".join(map(str, range(1, most + 1))) if most <= _MOST_SPELT else f'"$(seq -s, 1 {most})"'
+        named = f"name the classes by these numbers: --classes {numbers}" if self._unnamed else "write the class names"
+        return (
+            f"expected labels that count from 0 to {most - 1}, found labels from 1 to {most} and no 0:"
+            f" subtract 1 from each, or {named}"
+        )
+
+    def _answers(self, values: list[object]) -> list[int | RejectionProblem]:
+        known: dict[tuple[type, object], int | RejectionProblem] = {}
+        answers: list[int | RejectionProblem] = []
+        for value in values:
+            if not isinstance(value, str | int | float):
+                answers.append(self.index(value))
+                continue
+            # True == 1, so the key includes the type.
+            key = (type(value), value)
+            if key not in known:
+                known[key] = self.index(value)
+            answers.append(known[key])
+        return answers
+
+
+def _text(label: object) -> str | RejectionProblem:
+    """Return a label as a string."""
+    expected = "a class name or index"
+    if isinstance(label, np.generic):
+        label = label.item()
+    match label:
+        case str() | bytes() if not label:
+            return RejectionProblem(Reason.MISSING_FIELD, "a label", "none")
+        case str():
+            return label
+        case bytes():
+            return label.decode("utf-8", errors="replace")
+        case None | bool():
+            return RejectionProblem(Reason.WRONG_TYPE, expected, {None: "null", True: "true", False: "false"}[label])
+        case int() | float():
+            return _text_of_number(label)
+        case _:
+            return RejectionProblem(Reason.WRONG_TYPE, expected, f"a value of type {type(label).__name__}")
+
+
+def _text_of_number(label: float) -> str | RejectionProblem:
+    if isinstance(label, int):
+        # Python does not convert integers of more than 4,300 digits.
+        huge = label.bit_length() > 64
+        return RejectionProblem(Reason.OUT_OF_RANGE, "a class index", "a huge integer") if huge else str(label)
+    if not isfinite(label):
+        return RejectionProblem(Reason.WRONG_TYPE, "a class name or index", preview(label))
+    return str(int(label)) if label.is_integer() and abs(label) < 2**53 else str(label)

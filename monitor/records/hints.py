@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from monitor.records.layout import OutputKind
+from monitor.records.columns import TimeRules
+from monitor.records.record_schema import OutputKind
 from monitor.records.rejections import Reason
-from monitor.records.times import TimeRules
 from monitor.records.vectors import ACCEPTED, Codes, Floats, Singles, code_of, sum_tolerance
 
 _FEWEST = 20

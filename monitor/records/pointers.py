@@ -4,14 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
+import msgspec
 import numpy as np
 
 from monitor.records.formats.json_problems import find, is_absent, read_line
-from monitor.records.labels import Indices
-from monitor.records.message_forms import Text
-from monitor.records.record_batch import Pointer, RejectedRecord
-from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields
-from monitor.records.rejections import Reason, RejectionProblem
+from monitor.records.record_batch import Pointer
+from monitor.records.record_schema import FieldPath, RecordSchema
+from monitor.records.rejections import Reason, RejectedRecord, RejectionProblem
+from monitor.records.vectors import Indices
+
+Text = bytes | msgspec.Raw
+"""The JSON text of one value."""
 
 _DIGEST_BYTES = 8
 _RAW_BYTES = 4 << 10
@@ -49,13 +52,15 @@ class LinePointers:
 class RecordShape:
     """Describes records by the types and lengths of their configured fields."""
 
-    def __init__(self, models: Sequence[ModelFormat], fields: RecordFields) -> None:
+    def __init__(self, schema: RecordSchema) -> None:
+        fields = schema.fields
         paths: dict[str, FieldPath] = {}
-        for model in models:
-            outputs = zip(fields.outputs(model), fields.output_paths(model), strict=True)
+        for model in schema.models:
+            outputs = zip(schema.outputs(model), schema.output_paths(model), strict=True)
             paths |= dict(list(outputs)[:_MOST_OUTPUTS])
-        paths |= {getattr(fields, name): fields.path(name) for name in ("model", "version", "id", "time")}
-        for model in models:
+        single = schema.single_paths()
+        paths |= {getattr(fields, name): single[name] for name in ("model", "version", "id", "time") if name in single}
+        for model in schema.models:
             paths |= {fields.segment(name): fields.segment_path(name) for name in model.segment_fields}
         self._paths = paths
 
@@ -93,6 +98,10 @@ class PointerRules:
     hash_key: bytes
     keep_raw: bool
     shape: RecordShape
+
+    def of_lines(self, data: bytes, offset: int, *, is_json: bool) -> LinePointers:
+        """Return the pointers to lines of a piece."""
+        return LinePointers(data, offset, self.hash_key, self.keep_raw, self.shape if is_json else None)
 
     def of_message(self, message: bytes, offset: int) -> Pointer:
         """Return a pointer to a whole message."""

@@ -1,13 +1,18 @@
-"""The contract between sources and decoders: file formats, pieces of text, record batches and their rejections."""
+"""The contract between sources and the decoder: file formats, pieces of text, record batches."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, Protocol
 
 from monitor.core.record_columns import Records
-from monitor.records.rejections import Reason
+from monitor.records.rejections import Reason, RejectedRecord, Rejection
+
+MAX_LINE_BYTES = 1 << 20
+"""Longer lines are skipped without being held in memory; a source may have another limit."""
+MAX_MESSAGE_BYTES = 8 << 20
+"""Longer messages are rejected; a source may have another limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,54 +52,13 @@ class RecordBatch:
     """Lines of the file so far that are not JSON; None after the first JSON object. Passed to the next piece."""
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Hints by model, from its latest few hundred records."""
+    explained: tuple[tuple[int, Rejection], ...] = ()
+    """The first rejected records of the piece with their line or row; only for the offline commands."""
 
     @property
     def accepted(self) -> int:
         """Number of accepted records."""
         return sum(len(one) for one in self.models.values())
-
-
-MOST_POINTERS = 2_000
-"""Locations kept of each piece."""
-
-
-class RejectedRecord(NamedTuple):
-    """A rejected record."""
-
-    number: int
-    """Its line or row in the file, from 1."""
-    reason: Reason
-    start: int = -1
-    """Start and end of its line in the piece; negative if records are not lines."""
-    end: int = -1
-
-
-@dataclass(slots=True)
-class StreamRejections:
-    """The rejected records of one piece."""
-
-    counts: Counter[tuple[str, Reason]] = field(default_factory=Counter)
-    _last: list[RejectedRecord] = field(default_factory=list)
-
-    def add(self, model: str, rejected: RejectedRecord) -> None:
-        """Count one rejected record; the model is empty if it is unknown."""
-        self.counts[model, rejected.reason] += 1
-        self._last.append(rejected)
-        if len(self._last) > 4 * MOST_POINTERS:
-            self._last = self._sorted()
-
-    def count(self, model: str, reason: Reason, records: int) -> None:
-        """Count rejected records without keeping their locations."""
-        if records > 0:
-            self.counts[model, reason] += records
-
-    def pointers(self, pointer: Callable[[RejectedRecord], Pointer]) -> tuple[Pointer, ...]:
-        """Return the locations of the last rejected records, in file order."""
-        return tuple(map(pointer, self._sorted()))
-
-    def _sorted(self) -> list[RejectedRecord]:
-        # Unsorted: some rules apply line by line, others to many lines at once.
-        return sorted(self._last)[-MOST_POINTERS:]
 
 
 def bare_pointer(rejected: RejectedRecord) -> Pointer:
@@ -167,7 +131,7 @@ class TextPiece:
 
 
 class Decoder(Protocol):
-    """Decodes files and lines into record batches. Raises `RejectedFile` if a whole file cannot be used."""
+    """What a source of files needs of the decoder. Raises `RejectedFile` if a whole file cannot be used."""
 
     def text(self, piece: TextPiece) -> RecordBatch:
         """Decode complete lines."""

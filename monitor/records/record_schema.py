@@ -1,15 +1,19 @@
-"""The schema of a stream's records: field paths, output kind, classes, segment fields. Declared, never inferred."""
+"""The schema of records: models with their output kind and classes, field paths, segment fields, label, times.
+
+Declared, never guessed. Only the offline commands take classes that are not given from the file.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from monitor.errors import Problem, UsageError
-from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
 from monitor.records.rejections import Reason, RejectionProblem, listed
+
+MAX_CLASSES = 20_000
 
 FieldPath = tuple[str, ...]
 """Names of nested fields, from the outside in."""
@@ -17,29 +21,19 @@ FieldPath = tuple[str, ...]
 _PART = re.compile(r"(?:[^.\\]|\\.)+", re.DOTALL)
 
 
-def split_path(text: str, where: str) -> FieldPath:
-    r"""Return the names on a dotted path; a dot that belongs to a name is written `\.`, a backslash `\\`."""
-    parts = _PART.findall(text)
-    if not parts or ".".join(parts) != text:
-        raise UsageError(Problem(where, "the name of a field, or a dotted path", repr(text)))
-    return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)
+class OutputKind(StrEnum):
+    """The type of a model's output."""
 
-
-def join_path(path: FieldPath) -> str:
-    """Return a path as a dotted string."""
-    return ".".join(name.replace("\\", "\\\\").replace(".", "\\.") for name in path)
-
-
-def check_paths(outputs: Iterable[FieldPath], others: Iterable[FieldPath], where: str) -> None:
-    """Raise UsageError if a path leads through another, or a field is used for outputs and for something else."""
-    wanted, rest = set(outputs), set(others)
-    if both := wanted & rest:
-        raise UsageError(Problem(where, "a field other than that of the outputs", join_path(min(both))))
-    for path in wanted | rest:
-        for length in range(1, len(path)):
-            if path[:length] in wanted | rest:
-                found = f"{join_path(path[:length])} and {join_path(path)}"
-                raise UsageError(Problem(where, "fields that do not contain each other", found))
+    PROBS = "probs"
+    """One probability per class."""
+    LOGITS = "logits"
+    """One logit per class."""
+    SCORE = "score"
+    """The probability of the second of two classes."""
+    PERCENT = "percent"
+    """One percentage per class."""
+    LOGPROB = "logprob"
+    """One natural log-probability per class."""
 
 
 class TimeUnit(StrEnum):
@@ -56,13 +50,31 @@ class TimeUnit(StrEnum):
         return {"seconds": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[self.value]
 
 
+def split_path(text: str, where: str) -> FieldPath:
+    r"""Return the names on a dotted path; a dot that belongs to a name is written `\.`, a backslash `\\`."""
+    parts = _PART.findall(text)
+    if not parts or ".".join(parts) != text:
+        raise UsageError(Problem(where, "the name of a field, or a dotted path", repr(text)))
+    return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)
+
+
+def join_path(path: FieldPath) -> str:
+    """Return a path as a dotted string."""
+    return ".".join(name.replace("\\", "\\\\").replace(".", "\\.") for name in path)
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """Return the names of unnamed classes: 0, 1, 2 and so on."""
+    return tuple(str(index) for index in range(count))
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFormat:
     """The format of one model's records."""
 
     name: str
-    classes: tuple[str, ...]
-    """The classes of the reference, in vector order."""
+    classes: tuple[str, ...] | None
+    """The classes of the reference, in vector order; None to take them from the file."""
     kind: OutputKind = OutputKind.PROBS
     segment_fields: tuple[str, ...] = ()
     """Names of its segment fields."""
@@ -71,38 +83,52 @@ class ModelFormat:
         """Raise UsageError for an invalid format."""
         if not self.name:
             raise UsageError(Problem("model", "a name", "none"))
-        Layout(self.kind, classes=self.classes)
+        if self.classes is not None:
+            self._check_classes(self.classes)
         if not all(self.segment_fields) or len(set(self.segment_fields)) < len(self.segment_fields):
             found = listed(self.segment_fields)
             raise UsageError(Problem(f"model {self.name}", "names of different segment fields", found))
 
+    def _check_classes(self, classes: tuple[str, ...]) -> None:
+        if not 2 <= len(classes) <= MAX_CLASSES:
+            raise UsageError(Problem("classes", f"2 to {MAX_CLASSES:,} names", str(len(classes))))
+        if not all(classes):
+            raise UsageError(Problem("classes", "a name for each class", "an empty name"))
+        if len(set(classes)) < len(classes):
+            raise UsageError(Problem("classes", "each name once", listed(classes)))
+        if self.kind is OutputKind.SCORE and len(classes) != 2:
+            raise UsageError(Problem("classes", "2 names for kind score", str(len(classes))))
+
     @property
     def width(self) -> int:
-        """Numbers per record."""
-        return 1 if self.kind is OutputKind.SCORE else len(self.classes)
+        """Numbers per record; 0 while the classes are unknown."""
+        return 1 if self.kind is OutputKind.SCORE else len(self.classes or ())
 
-
-def reason_of_length(length: int, model: ModelFormat) -> Reason | None:
-    """Return why a vector of this length is rejected; None if it is valid."""
-    if length == model.width:
-        return None
-    if length == 0:
-        return Reason.EMPTY
-    return Reason.OUT_OF_RANGE if length > MAX_CLASSES else Reason.WRONG_K
+    def problem_of_length(self, length: int) -> RejectionProblem | None:
+        """Return the problem with a vector of this length; None if it is valid."""
+        if length == self.width and length:
+            return None
+        if length == 0:
+            return RejectionProblem(Reason.EMPTY, "one number per class", "an empty vector")
+        if length > MAX_CLASSES:
+            return RejectionProblem(Reason.OUT_OF_RANGE, f"at most {MAX_CLASSES:,} classes", f"a vector of {length:,}")
+        if self.width:
+            return RejectionProblem(Reason.WRONG_K, f"a vector of {self.width}", f"a vector of {length}")
+        return RejectionProblem(Reason.WRONG_K, "a vector of 2 or more", "a vector of 1") if length == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """The fields of a record: names, or dotted paths into nested objects."""
+    """The fields of a record: names, or dotted paths into nested objects. In flat files, the string is the column name."""
 
     probs: str | None = None
     """The vector or score; by default `probs`, `logits` or `score`, by the model's kind."""
     class_columns: tuple[str, ...] | None = None
     """One field per class instead, in class order; a single `prob_*` means `prob_` and each class name."""
-    model: str = "model"
-    version: str = "version"
-    id: str = "id"
-    time: str = "time"
+    model: str | None = "model"
+    version: str | None = "version"
+    id: str | None = "id"
+    time: str | None = "time"
     predicted: str | None = None
     """The predicted class, to compare with the vector."""
     segments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -110,12 +136,14 @@ class RecordFields:
     time_unit: TimeUnit = TimeUnit.SECONDS
     time_zone: str | None = None
     """The time zone of times without one, such as `Europe/Oslo`; None to reject them."""
+    label: str | None = None
+    """The true class; only the offline commands read it."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for invalid fields."""
         if self.class_columns is not None:
-            Layout(vector_field=self.probs, class_columns=self.class_columns)
-        for name in ("probs", "model", "version", "id", "time", "predicted"):
+            self._check_class_columns(self.class_columns)
+        for name in ("probs", *SINGLE_FIELDS):
             if (text := getattr(self, name)) is not None:
                 split_path(text, f"fields.{name}")
         for name, text in self.segments.items():
@@ -124,6 +152,15 @@ class RecordFields:
             raise UsageError(Problem("fields.time_unit", f"one of {', '.join(TimeUnit)}", repr(self.time_unit)))
         self.zone()
 
+    def _check_class_columns(self, columns: tuple[str, ...]) -> None:
+        where = "class columns"
+        if self.probs is not None:
+            raise UsageError(Problem(where, "either class columns or a vector field", "both"))
+        if self.prefix is None and (len(columns) < 2 or any(name.endswith("*") for name in columns)):
+            raise UsageError(Problem(where, "two names or more, or a single prefix*", listed(columns)))
+        if len(set(columns)) < len(columns):
+            raise UsageError(Problem(where, "each name once", listed(columns)))
+
     def zone(self) -> ZoneInfo | None:
         """Return the time zone of times without one."""
         if self.time_zone is None:
@@ -131,30 +168,18 @@ class RecordFields:
         try:
             return ZoneInfo(self.time_zone)
         except (ValueError, OSError, KeyError) as error:
-            found = f"{self.time_zone!r}"
-            raise UsageError(Problem("fields.time_zone", "the name of a time zone", found)) from error
+            raise UsageError(Problem("fields.time_zone", "the name of a time zone", repr(self.time_zone))) from error
 
     @property
     def prefix(self) -> str | None:
         """The prefix of the class columns, if they are given as a single `prefix*`."""
-        return None if self.class_columns is None else Layout(class_columns=self.class_columns).prefix
+        columns = self.class_columns
+        return columns[0][:-1] if columns and len(columns) == 1 and columns[0].endswith("*") else None
 
-    def outputs(self, model: ModelFormat) -> tuple[str, ...]:
-        """Return the field of a model's outputs, or one field per class."""
-        if self.class_columns is None:
-            return (Layout(model.kind, self.probs).field or "",)
-        prefix = self.prefix
-        return self.class_columns if prefix is None else tuple(prefix + name for name in model.classes)
-
-    def output_paths(self, model: ModelFormat) -> tuple[FieldPath, ...]:
-        """Return the paths of a model's outputs."""
-        where = "fields.probs" if self.class_columns is None else "fields.class_columns"
-        prefix = self.prefix
-        if prefix is None:
-            return tuple(split_path(text, where) for text in self.outputs(model))
-        # A dot in a class name does not nest.
-        *above, last = split_path(f"{prefix}*", where)
-        return tuple((*above, last[:-1] + name) for name in model.classes)
+    def path(self, name: str) -> FieldPath | None:
+        """Return the path of one of SINGLE_FIELDS; None if it is not read."""
+        text = getattr(self, name)
+        return None if text is None else split_path(text, f"fields.{name}")
 
     def segment(self, name: str) -> str:
         """Return the field of a segment."""
@@ -165,44 +190,153 @@ class RecordFields:
         text = self.segments.get(name)
         return (name,) if text is None else split_path(text, f"fields.segments.{name}")
 
-    def path(self, name: str) -> FieldPath:
-        """Return the path of the `model`, `version`, `id`, `time` or `predicted` field."""
-        return split_path(getattr(self, name), f"fields.{name}")
+
+SINGLE_FIELDS = ("model", "version", "id", "time", "predicted", "label")
+"""Fields that every model has."""
 
 
-def unknown_class_columns(
-    models: Sequence[ModelFormat], prefix: str | None, names: Iterable[str], known: Iterable[str]
-) -> RejectionProblem | None:
-    """Return the problem if a file has class columns that the model does not have."""
-    if prefix is None or len(models) > 1:
-        return None
-    strange = len({name for name in names if name.startswith(prefix)} - set(known))
-    expected = f"columns {prefix}… of the {len(models[0].classes)} classes only"
-    return RejectionProblem(Reason.UNKNOWN_CLASS, expected, f"{strange} more") if strange else None
+@dataclass(frozen=True)
+class RecordSchema:
+    """Models and the fields of their records."""
 
+    models: Sequence[ModelFormat]
+    fields: RecordFields = RecordFields()
+    from_file: bool = False
+    """Whether classes that are not given, and the columns of a `prefix*`, are taken from the file; with one model only."""
+    columns: tuple[str, ...] | None = None
+    """The class columns found in the file, in class order."""
 
-def check_formats(models: Sequence[ModelFormat], fields: RecordFields) -> None:
-    """Raise UsageError if models and fields do not fit together."""
-    names = tuple(model.name for model in models)
-    if not names or len(set(names)) < len(names):
-        raise UsageError(Problem("models", "one or more, each name once", listed(names) or "none"))
-    for model in models:
+    def __post_init__(self) -> None:
+        """Raise UsageError if models and fields do not fit together."""
+        models, fields = self.models, self.fields
+        names = tuple(model.name for model in models)
+        if not names or len(set(names)) < len(names):
+            raise UsageError(Problem("models", "one or more, each name once", listed(names) or "none"))
+        for model in models:
+            self._check_class_columns(model)
+            if model.classes is None and not (self.from_file and len(models) == 1):
+                raise UsageError(Problem(f"model {model.name}", "the names of its classes", "none"))
+        known = {name for model in models for name in model.segment_fields}
+        if stray := tuple(name for name in fields.segments if name not in known):
+            raise UsageError(Problem("fields.segments", "segment fields of a model", listed(stray)))
+        for name in sorted(known):
+            # In flat files the string is the column name.
+            if fields.segment_path(name) == fields.path("id") or fields.segment(name) == fields.id:
+                found = f"the id for {name}: only keyed hashes of ids are kept"
+                raise UsageError(Problem("fields.segments", "fields other than the id", found))
+        outputs = {path for model in models if not self.needs_columns for path in self.output_paths(model)}
+        _check_paths(outputs, {*self.single_paths().values(), *map(fields.segment_path, known)})
+
+    def _check_class_columns(self, model: ModelFormat) -> None:
+        if self.fields.class_columns is None:
+            return
+        columns = self.outputs(model)
+        expected = None
+        if model.kind is OutputKind.SCORE:
+            expected = "none, since a score is one field"
+        elif model.classes is not None and len(columns) != len(model.classes):
+            expected = str(len(model.classes))
+        if expected is not None:
+            where = "fields.class_columns"
+            whose = "" if self.from_file else f" for model {model.name}"
+            raise UsageError(Problem(where, expected + whose, listed(columns)))
+
+    def outputs(self, model: ModelFormat) -> tuple[str, ...]:
+        """Return the column of a model's outputs in a flat file, or one column per class."""
+        fields = self.fields
+        if self.columns is not None:
+            return self.columns
         if fields.class_columns is None:
-            continue
-        columns = fields.outputs(model)
-        if model.kind is OutputKind.SCORE or len(columns) != len(model.classes):
-            expected = "none, since a score is one field" if model.kind is OutputKind.SCORE else f"{len(model.classes)}"
-            raise UsageError(Problem("fields.class_columns", f"{expected} for model {model.name}", listed(columns)))
-    known = {name for model in models for name in model.segment_fields}
-    if stray := tuple(name for name in fields.segments if name not in known):
-        raise UsageError(Problem("fields.segments", "segment fields of a model", listed(stray)))
-    for name in sorted(known):
-        # In flat files the string is the column name.
-        if fields.segment_path(name) == fields.path("id") or fields.segment(name) == fields.id:
-            found = f"the id for {name}: only keyed hashes of ids are kept"
-            raise UsageError(Problem("fields.segments", "fields other than the id", found))
-    single = [fields.path(name) for name in ("model", "version", "id", "time")]
-    if fields.predicted is not None:
-        single.append(fields.path("predicted"))
-    outputs = [path for model in models for path in fields.output_paths(model)]
-    check_paths(outputs, [*single, *(fields.segment_path(name) for name in known)], "fields")
+            default = str(model.kind) if model.kind in {OutputKind.LOGITS, OutputKind.SCORE} else "probs"
+            return (fields.probs or default,)
+        prefix = fields.prefix
+        return fields.class_columns if prefix is None else tuple(prefix + name for name in model.classes or ())
+
+    def output_paths(self, model: ModelFormat) -> tuple[FieldPath, ...]:
+        """Return the paths of a model's outputs."""
+        where = "fields.probs" if self.fields.class_columns is None else "fields.class_columns"
+        if self.fields.prefix is None:
+            return tuple(split_path(text, where) for text in self.outputs(model))
+        # A dot in a class name does not nest.
+        above, prefix = self.prefix_path()
+        if self.columns is not None:
+            return tuple((*above, name) for name in self.columns)
+        return tuple((*above, prefix + name) for name in model.classes or ())
+
+    def prefix_path(self) -> tuple[FieldPath, str]:
+        """Return the path of the object with the class columns, and their prefix in it."""
+        *above, last = split_path(f"{self.fields.prefix}*", "fields.class_columns")
+        return tuple(above), last[:-1]
+
+    def single_paths(self) -> dict[str, FieldPath]:
+        """Return the paths of the fields that every model has."""
+        found = {name: self.fields.path(name) for name in SINGLE_FIELDS}
+        return {name: path for name, path in found.items() if path is not None}
+
+    def segment_paths(self, model: ModelFormat) -> tuple[FieldPath, ...]:
+        """Return the paths of a model's segment fields."""
+        return tuple(map(self.fields.segment_path, model.segment_fields))
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether the class columns must be found in the file."""
+        return self.from_file and self.fields.prefix is not None and self.columns is None
+
+    def with_columns(self, names: Sequence[str], prefix: str) -> "RecordSchema | RejectionProblem":
+        """Return the schema with the class columns among the column names of a file."""
+        (model,) = self.models
+        matching = tuple(name for name in names if name.startswith(prefix) and name != self.fields.label)
+        if not 2 <= len(matching) <= MAX_CLASSES:
+            found = f"{len(matching)} among {len(names)} columns"
+            return RejectionProblem(Reason.MISSING_FIELD, f"2 to {MAX_CLASSES:,} columns named {prefix}…", found)
+        classes = tuple(name[len(prefix) :] for name in matching)
+        if not all(classes):
+            expected = f"a class name after {prefix!r} in each column"
+            return RejectionProblem(Reason.BAD_HEADER, expected, "none in one of them")
+        order = order_of(classes, model.classes)
+        if isinstance(order, RejectionProblem):
+            return order
+        model = replace(model, classes=model.classes or classes)
+        return replace(self, models=(model,), columns=tuple(matching[place] for place in order))
+
+    def unknown_class_columns(
+        self, prefix: str | None, names: Iterable[str], known: Iterable[str]
+    ) -> RejectionProblem | None:
+        """Return the problem if a file has class columns that the model does not have."""
+        if prefix is None or len(self.models) > 1 or self.columns is not None:
+            return None
+        strange = len({name for name in names if name.startswith(prefix)} - set(known))
+        expected = f"columns {prefix}… of the {len(self.models[0].classes or ())} classes only"
+        return RejectionProblem(Reason.UNKNOWN_CLASS, expected, f"{strange} more") if strange else None
+
+
+def _check_paths(outputs: set[FieldPath], others: set[FieldPath]) -> None:
+    """Raise UsageError if a path leads through another, or a field is used for outputs and for something else."""
+    if both := outputs & others:
+        raise UsageError(Problem("fields", "a field other than that of the outputs", join_path(min(both))))
+    for path in outputs | others:
+        for length in range(1, len(path)):
+            if path[:length] in outputs | others:
+                found = f"{join_path(path[:length])} and {join_path(path)}"
+                raise UsageError(Problem("fields", "fields that do not contain each other", found))
+
+
+def order_of(found: tuple[str, ...], classes: tuple[str, ...] | None) -> Sequence[int] | RejectionProblem:
+    """Return the index of each expected class among the names found in a file."""
+    if classes is None or found == classes:
+        return range(len(found))
+    if len(found) == len(classes) and set(found) == set(classes):
+        place = {name: index for index, name in enumerate(found)}
+        return [place[name] for name in classes]
+    # Unnamed classes only fix their number. But names such as 1, 10, 11, 2 were sorted by some tool and are not in
+    # class order.
+    if len(found) == len(classes) and classes == numbered(len(classes)) and not _out_of_order(found):
+        return range(len(found))
+    return RejectionProblem(Reason.UNKNOWN_CLASS, f"the classes {listed(classes)}", listed(found))
+
+
+def _out_of_order(names: tuple[str, ...]) -> bool:
+    if not all(name.isascii() and name.isdigit() and len(name) < 10 for name in names):
+        return False
+    numbers = [int(name) for name in names]
+    return numbers != sorted(numbers)

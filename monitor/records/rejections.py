@@ -1,17 +1,22 @@
-"""Rejections of records and files: the closed list of reasons, counts, and the first few in full."""
+"""Rejections of records and files: the closed list of reasons, counts, and the location of some."""
 
 from bisect import insort
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from monitor.errors import InvalidInput
+from monitor.errors import InvalidInput, Problem
 
 DETAILS = 5
-"""Rejections reported in full; the others are only counted."""
+"""Rejections explained in full; the others are only counted."""
+
+MOST_POINTERS = 2_000
+"""Locations kept of each piece."""
 
 _SHOWN_CHARACTERS = 40
 
@@ -95,15 +100,16 @@ class RejectionProblem:
 
     def of_file(self, path: Path | str) -> "RejectedFile":
         """Return this problem as the error of a whole file."""
-        return RejectedFile(self.reason, str(self.at(str(path))))
+        return RejectedFile(self.reason, Problem(str(path), self.expected, self.found))
 
 
 class RejectedFile(InvalidInput):
     """A file that cannot be used at all."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, reason: Reason, problem: Problem) -> None:
+        super().__init__(f"{problem} ({reason})")
         self.reason = reason
+        self.problem: Problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +127,74 @@ class Rejection:
         return f"{self.place}: expected {self.expected}, found {self.found} ({self.reason})"
 
 
+class RejectedRecord(NamedTuple):
+    """The location of a rejected record."""
+
+    number: int
+    """Its line or row in the file, from 1."""
+    reason: Reason
+    start: int = -1
+    """Start and end of its line in the piece; negative if records are not lines."""
+    end: int = -1
+
+
 @dataclass(slots=True)
 class Rejections:
-    """All rejected records of a file: counts by reason, and the first few in file order."""
+    """Rejected records: counts by model and reason, and the location of the last ones or the explanation of the first."""
 
-    counts: Counter[Reason] = field(default_factory=Counter)
+    unit: str | None = None
+    """What the records are in explanations, `line` or `row`; None to keep locations instead."""
+    counts: Counter[tuple[str, Reason]] = field(default_factory=Counter)
+    """By model, which is empty if it is unknown."""
     _first: list[tuple[int, Rejection]] = field(default_factory=list)
+    _last: list[RejectedRecord] = field(default_factory=list)
+
+    def add(self, model: str, rejected: RejectedRecord, problem: RejectionProblem | Reason) -> None:
+        """Count a rejected record."""
+        self.counts[model, rejected.reason] += 1
+        if self.unit is not None:
+            if isinstance(problem, RejectionProblem):
+                self._explain(rejected.number, problem.at(f"{self.unit} {rejected.number}"))
+            return
+        self._last.append(rejected)
+        if len(self._last) > 4 * MOST_POINTERS:
+            self._last = self.last()
+
+    def count(self, model: str, reason: Reason, records: int) -> None:
+        """Count rejected records without keeping their locations."""
+        if records > 0:
+            self.counts[model, reason] += records
+
+    def update(self, counts: Counter[tuple[str, Reason]], first: Iterable[tuple[int, Rejection]]) -> None:
+        """Add the rejections of another piece of the file."""
+        self.counts.update(counts)
+        for number, rejection in first:
+            self._explain(number, rejection)
+
+    def _explain(self, number: int, rejection: Rejection) -> None:
+        if len(self._first) < DETAILS or number < self._first[-1][0]:
+            insort(self._first, (number, rejection), key=lambda ranked: ranked[0])
+            del self._first[DETAILS:]
+
+    def last(self) -> list[RejectedRecord]:
+        """Return the locations of the last rejected records, in file order."""
+        # Unsorted: some rules apply line by line, others to many lines at once.
+        return sorted(self._last)[-MOST_POINTERS:]
 
     @property
-    def total(self) -> int:
-        """Number of rejected records."""
-        return self.counts.total()
+    def numbered_first(self) -> tuple[tuple[int, Rejection], ...]:
+        """The first rejected records with their line or row, in file order."""
+        return tuple(self._first)
 
     @property
     def first(self) -> tuple[Rejection, ...]:
         """The first rejected records, in file order."""
         return tuple(rejection for _, rejection in self._first)
+
+    @property
+    def total(self) -> int:
+        """Number of rejected records."""
+        return self.counts.total()
 
     def __str__(self) -> str:
         """Return the message: the first few in full, and the number of the others."""
@@ -147,20 +205,17 @@ class Rejections:
         ]
         return "\n".join([*lines, f"  and {more:,} more: {self.by_reason()} in all"] if more else lines)
 
+    @property
+    def reasons(self) -> Counter[Reason]:
+        """The counts by reason."""
+        counts: Counter[Reason] = Counter()
+        for (_, reason), count in self.counts.items():
+            counts[reason] += count
+        return counts
+
     def by_reason(self) -> str:
         """Return the counts by reason, the most frequent first."""
-        return ", ".join(f"{count:,} {reason}" for reason, count in self.counts.most_common())
-
-    def wants(self, number: int) -> bool:
-        """Return whether a rejection at this line or row is among the first."""
-        return len(self._first) < DETAILS or number < self._first[-1][0]
-
-    def add(self, number: int, rejection: Rejection) -> None:
-        """Count a rejection; keep it if it is among the first."""
-        self.counts[rejection.reason] += 1
-        if self.wants(number):
-            insort(self._first, (number, rejection), key=lambda ranked: ranked[0])
-            del self._first[DETAILS:]
+        return ", ".join(f"{count:,} {reason}" for reason, count in self.reasons.most_common())
 
 
 def preview(value: object) -> str:

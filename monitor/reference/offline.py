@@ -10,10 +10,11 @@ from monitor.core.calibration import WindowEstimate
 from monitor.core.ensemble import Variants, calibrate_all, estimate_all, measure
 from monitor.core.estimate import CONSENSUS, MINIMUM_RECORDS, Estimate, Result
 from monitor.core.estimators import EmptySets
+from monitor.core.record_columns import Records
 from monitor.core.scores import Singles, in_blocks, label_outputs
 from monitor.errors import InvalidInput, UsageError
-from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.offline_batch import Batch, accept_array, as_kind
+from monitor.records.offline import accept_array, as_kind
+from monitor.records.record_schema import OutputKind
 from monitor.reference.reference import Reference
 
 
@@ -42,9 +43,9 @@ def estimate(
     """
     if minimum_records < 1:
         raise UsageError(f"minimum_records: expected a number of records above 0, found {minimum_records}")
-    batch = accept_array(outputs, Layout(kind=as_kind(kind), classes=reference.classes))
+    batch = accept_array(outputs, kind=as_kind(kind), classes=reference.classes)
     chosen = variants(doc_absolute=doc_absolute, empty_sets=empty_sets)
-    return reference.calibration.estimate(batch.probabilities, chosen, minimum_records)
+    return reference.calibration.estimate(batch.records.vectors, chosen, minimum_records)
 
 
 def estimate_windows(
@@ -72,17 +73,17 @@ class Evaluation:
         return None if value is None else abs(value - self.target_accuracy)
 
 
-def evaluate(source: Batch, target: Batch, chosen: Variants) -> Evaluation:
+def evaluate(source: Records, target: Records, chosen: Variants) -> Evaluation:
     """Estimate the accuracy of a target without its labels, and compare."""
     if source.labels is None or target.labels is None:
         raise InvalidInput("evaluate: expected labels in source and target, found none")
-    if len(source.probabilities) == 0 or len(target.probabilities) == 0:
+    if len(source.vectors) == 0 or len(target.vectors) == 0:
         raise InvalidInput("evaluate: expected at least one record in source and target, found none")
-    labelled = label_outputs(source.probabilities, source.labels)
+    labelled = label_outputs(source.vectors, source.labels)
     ready = calibrate_all(labelled)
-    found = estimate_all(ready, chosen, measure(ready, lambda: in_blocks(target.probabilities, labelled.temperature)))
+    found = estimate_all(ready, chosen, measure(ready, lambda: in_blocks(target.vectors, labelled.temperature)))
     estimates = {name: _accuracy(result) for name, result in found.results.items()}
-    realised = np.argmax(target.probabilities, axis=1) == target.labels
+    realised = np.argmax(target.vectors, axis=1) == target.labels
     return Evaluation(
         source_accuracy=labelled.accuracy,
         target_accuracy=float(np.mean(realised)),

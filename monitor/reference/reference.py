@@ -19,8 +19,8 @@ from monitor.core.estimators import ESTIMATORS
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
 from monitor.core.scores import Integers, Singles, label_outputs
 from monitor.errors import InvalidReference, Problem
-from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.offline_batch import accept_array, as_kind
+from monitor.records.offline import accept_array, as_kind
+from monitor.records.record_schema import OutputKind
 from monitor.records.rejections import listed
 from monitor.reference.file_format import (
     FORMAT,
@@ -85,10 +85,15 @@ class Reference:
     ) -> Self:
         """Return a reference from outputs of shape (records, classes) and their labels (names or indices)."""
         named = None if classes is None else tuple(str(name) for name in classes)
-        batch = accept_array(probabilities, Layout(kind=as_kind(kind), classes=named), labels)
-        assert batch.labels is not None  # noqa: S101  labels were given
+        batch = accept_array(probabilities, labels, kind=as_kind(kind), classes=named)
+        assert batch.records.labels is not None  # noqa: S101  labels were given
         return cls.from_accepted(
-            batch.probabilities, batch.labels, model=model, version=version, classes=batch.classes, level=level
+            batch.records.vectors,
+            batch.records.labels,
+            model=model,
+            version=version,
+            classes=batch.classes,
+            level=level,
         )
 
     @classmethod

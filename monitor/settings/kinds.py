@@ -4,11 +4,10 @@ import difflib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from monitor.errors import Problem, UsageError
@@ -22,6 +21,7 @@ from monitor.settings.yaml_text import (
     YamlMap,
     describe,
     describe_type,
+    is_null,
 )
 
 HIDDEN = "(hidden)"
@@ -49,30 +49,15 @@ def invalid(node: Node, expected: str, advice: str = "", *, found: str | None = 
     return InvalidValue(SettingProblem("", expected, shown + (f": {advice}" if advice else ""), node.line))
 
 
-def is_null(node: Node) -> bool:
-    """Return whether a key has no value."""
-    return isinstance(node, Scalar) and describe(node) == "nothing"
-
-
 class SettingKind(ABC, Generic[T]):
     """The kind of a setting: parses and shows values."""
 
-    @property
-    @abstractmethod
-    def type_name(self) -> str:
-        """The name of the type in the documentation."""
-
-    what: str
-
-    @property
-    def expected(self) -> str:
-        """The description in errors, with bounds."""
-        return self.what
-
-    @property
-    @abstractmethod
-    def placeholder(self) -> T:
-        """Any valid value, to continue after a problem."""
+    type_name: str
+    """The name of the type in the documentation."""
+    expected: str
+    """The description in errors, with bounds."""
+    placeholder: T
+    """Any valid value, to continue after a problem."""
 
     @abstractmethod
     def read(self, node: Node) -> T:
@@ -83,31 +68,21 @@ class SettingKind(ABC, Generic[T]):
         return str(value)
 
 
-@dataclass(frozen=True)
 class ListOf(SettingKind[tuple[T, ...]], Generic[T]):
-    """A list of values of one kind."""
+    """A list of values of one kind; `expected` is such as "a list of names"."""
 
-    kind: SettingKind[T]
-    what: str
-    """The description in errors, such as "a list of names"."""
-    fewest: int = 0
+    placeholder = ()
 
-    @property
-    def type_name(self) -> str:
-        """With the type of its items."""
-        return f"list of {self.kind.type_name}s"
-
-    @property
-    def placeholder(self) -> tuple[T, ...]:
-        """The empty list."""
-        return ()
+    def __init__(self, kind: SettingKind[T], expected: str, fewest: int = 0) -> None:
+        self.kind, self.expected, self.fewest = kind, expected, fewest
+        self.type_name = f"list of {kind.type_name}s"
 
     def read(self, node: Node) -> tuple[T, ...]:
         """Return the values."""
         if not isinstance(node, YamlList):
-            raise invalid(node, self.what)
+            raise invalid(node, self.expected)
         if len(node.nodes) < self.fewest:
-            raise invalid(node, self.what, found="an empty list")
+            raise invalid(node, self.expected, found="an empty list")
         values, problems = list[T](), list[SettingProblem]()
         for place, item in enumerate(node.nodes):
             try:
@@ -123,29 +98,18 @@ class ListOf(SettingKind[tuple[T, ...]], Generic[T]):
         return f"[{', '.join(self.kind.show(one) for one in value)}]"
 
 
-@dataclass(frozen=True)
 class MapOf(SettingKind[dict[str, T]], Generic[T]):
     """A mapping of names to values of one kind."""
 
-    kind: SettingKind[T]
-    name: SettingKind[str]
-    """The kind of the names, used only to show them."""
-    what: str
-
-    @property
-    def type_name(self) -> str:
-        """With the type of its values."""
-        return f"{self.kind.type_name}s by name"
-
-    @property
-    def placeholder(self) -> dict[str, T]:
-        """The empty mapping."""
-        return {}
+    def __init__(self, kind: SettingKind[T], name: SettingKind[str], expected: str) -> None:
+        """`name` is the kind of the names, used only to show them."""
+        self.kind, self.name, self.expected = kind, name, expected
+        self.type_name, self.placeholder = f"{kind.type_name}s by name", {}
 
     def read(self, node: Node) -> dict[str, T]:
         """Return the values by name."""
         if not isinstance(node, YamlMap):
-            raise invalid(node, self.what, found=describe_type(node))
+            raise invalid(node, self.expected, found=describe_type(node))
         values, problems = dict[str, T](), list[SettingProblem]()
         for name, entry in node.entries.items():
             try:
@@ -172,7 +136,6 @@ _NOT_A_STRING = re.compile(
 _MOST_CHARACTERS = 4096
 
 
-@dataclass(frozen=True)
 class Flag(SettingKind[bool]):
     """A boolean."""
 
@@ -194,25 +157,25 @@ class Flag(SettingKind[bool]):
         return "true" if value else "false"
 
 
-@dataclass(frozen=True)
 class Text(SettingKind[str]):
     """A string of one line, optionally matching a pattern."""
 
-    what: str = "a string"
-    form: re.Pattern[str] | None = None
     type_name = "text"
     placeholder = "?"
+
+    def __init__(self, expected: str = "a string", form: re.Pattern[str] | None = None) -> None:
+        self.expected, self.form = expected, form
 
     def read(self, node: Node) -> str:
         """Return the string. Anything that looks like a number must be quoted: 2.10 would become 2.1."""
         if not isinstance(node, Scalar) or is_null(node):
-            raise invalid(node, self.what)
+            raise invalid(node, self.expected)
         if node.plain and _NOT_A_STRING.fullmatch(node.text):
-            raise invalid(node, self.what, f'write it in quotes, "{node.text}"')
+            raise invalid(node, self.expected, f'write it in quotes, "{node.text}"')
         if not node.text or not node.text.isprintable() or len(node.text) > _MOST_CHARACTERS:
-            raise invalid(node, f"{self.what} in one line of 1 to {_MOST_CHARACTERS:,} characters")
+            raise invalid(node, f"{self.expected} in one line of 1 to {_MOST_CHARACTERS:,} characters")
         if self.form is not None and not self.form.fullmatch(node.text):
-            raise invalid(node, self.what)
+            raise invalid(node, self.expected)
         return node.text
 
     def show(self, value: str) -> str:
@@ -223,92 +186,72 @@ class Text(SettingKind[str]):
         return f'"{value}"' if '"' not in value and "\\" not in value else "'" + value.replace("'", "''") + "'"
 
 
-@dataclass(frozen=True)
 class Secret(SettingKind[str]):
     """A string that is never shown."""
 
-    what: str
-    type_name: str = "text (secret)"
     placeholder = ""
+
+    def __init__(self, expected: str, type_name: str = "text (secret)") -> None:
+        self.expected, self.type_name = expected, type_name
 
     def read(self, node: Node) -> str:
         """Return the string."""
         try:
-            return Text(self.what).read(node)
+            return Text(self.expected).read(node)
         except InvalidValue as error:
             found = "nothing" if is_null(node) else "another value, not shown"
-            raise invalid(node, self.what, found=found) from error
+            raise invalid(node, self.expected, found=found) from error
 
     def show(self, value: str) -> str:  # noqa: ARG002  never shown
         """Return HIDDEN."""
         return HIDDEN
 
 
-@dataclass(frozen=True)
 class FilePath(SettingKind[Path]):
     """A path, relative to the directory of the configuration. Expands `~` and environment variables."""
 
-    folder: Path
-    what: str = "a path"
     type_name = "path"
 
-    @property
-    def placeholder(self) -> Path:
-        """The directory of the configuration."""
-        return self.folder
+    def __init__(self, folder: Path, expected: str = "a path") -> None:
+        self.folder = self.placeholder = folder
+        self.expected = expected
 
     def read(self, node: Node) -> Path:
         """Return the path."""
         try:
-            return self.folder / expanded(Text(self.what).read(node))
+            return self.folder / expanded(Text(self.expected).read(node))
         except ValueError as error:
-            raise invalid(node, self.what, str(error)) from error
+            raise invalid(node, self.expected, str(error)) from error
 
     def show(self, value: Path) -> str:
         """Return the path, relative to the directory of the configuration if it is below it."""
         return Text().show(str(value.relative_to(self.folder) if value.is_relative_to(self.folder) else value))
 
 
-@dataclass(frozen=True)
 class SecretPath(FilePath):
     """The path of a secret file. Never shown: the secret itself may have been pasted in its place."""
 
     def read(self, node: Node) -> Path:
         """Return the path."""
         try:
-            return self.folder / expanded(Secret(self.what).read(node))
+            return self.folder / expanded(Secret(self.expected).read(node))
         except ValueError:
             # Not chained: the error quotes the setting.
             found = "an unknown home directory or environment variable"
-            raise invalid(node, self.what, found=found) from None
+            raise invalid(node, self.expected, found=found) from None
 
     def show(self, value: Path) -> str:  # noqa: ARG002  never shown
         """Return HIDDEN."""
         return HIDDEN
 
 
-@dataclass(frozen=True)
 class OneOf(SettingKind[str]):
-    """One of several words."""
+    """One of several words, with advice for certain other words."""
 
-    names: tuple[str, ...]
-    advice: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Advice for certain other words."""
-
-    @property
-    def type_name(self) -> str:
-        """All the words."""
-        return ", ".join(f"`{name}`" for name in self.names)
-
-    @property
-    def expected(self) -> str:
-        """All the words."""
-        return f"one of {', '.join(self.names)}" if len(self.names) > 1 else self.names[0]
-
-    @property
-    def placeholder(self) -> str:
-        """The first."""
-        return self.names[0]
+    def __init__(self, names: tuple[str, ...], advice: Mapping[str, str] | None = None) -> None:
+        self.names, self.advice, self.placeholder = names, advice or {}, names[0]
+        self.type_name = ", ".join(f"`{name}`" for name in names)
+        self.expected = f"one of {', '.join(names)}" if len(names) > 1 else names[0]
 
     def read(self, node: Node) -> str:
         """Return the word."""
@@ -319,30 +262,13 @@ class OneOf(SettingKind[str]):
         raise invalid(node, self.expected, self.advice.get(text, f"did you mean {near[0]}?" if near else ""))
 
 
-@dataclass(frozen=True)
 class Choice(SettingKind[E], Generic[E]):
     """A member of an enumeration."""
 
-    members: type[E]
-
-    @property
-    def type_name(self) -> str:
-        """All the members."""
-        return self._names.type_name
-
-    @property
-    def expected(self) -> str:
-        """All the members."""
-        return self._names.expected
-
-    @property
-    def placeholder(self) -> E:
-        """The first."""
-        return next(iter(self.members))
-
-    @property
-    def _names(self) -> OneOf:
-        return OneOf(tuple(str(member) for member in self.members))
+    def __init__(self, members: type[E]) -> None:
+        self.members, self.placeholder = members, next(iter(members))
+        self._names = OneOf(tuple(str(member) for member in members))
+        self.type_name, self.expected = self._names.type_name, self._names.expected
 
     def read(self, node: Node) -> E:
         """Return the member."""
@@ -369,29 +295,23 @@ _LONGEST_NUMBER = 40
 N = TypeVar("N", int, float)
 
 
-@dataclass(frozen=True)
 class _Bounded(SettingKind[N], Generic[N]):
     """A number between bounds, both included."""
 
-    least: N
-    most: N
-
-    @property
-    def placeholder(self) -> N:
-        """The least value."""
-        return self.least
+    def __init__(self, least: N, most: N) -> None:
+        self.least: N = least
+        self.most: N = most
+        self.placeholder = least
 
 
-@dataclass(frozen=True)
 class Integer(_Bounded[int]):
     """An integer between bounds, both included."""
 
     type_name = "integer"
 
-    @property
-    def expected(self) -> str:
-        """With its bounds."""
-        return f"an integer from {self.least:,} to {self.most:,}"
+    def __init__(self, least: int, most: int) -> None:
+        super().__init__(least, most)
+        self.expected = f"an integer from {least:,} to {most:,}"
 
     def read(self, node: Node) -> int:
         """Return the integer."""
@@ -403,22 +323,13 @@ class Integer(_Bounded[int]):
         return int(node.text)
 
 
-@dataclass(frozen=True)
 class Number(_Bounded[float]):
     """A number between bounds, both included."""
 
-    least: float = 0.0
-    most: float = 1.0
-
-    @property
-    def type_name(self) -> str:
-        """With its bounds."""
-        return f"number from {self.least:g} to {self.most:g}"
-
-    @property
-    def expected(self) -> str:
-        """With its bounds."""
-        return f"a number from {self.least:g} to {self.most:g}"
+    def __init__(self, least: float = 0.0, most: float = 1.0) -> None:
+        super().__init__(least, most)
+        self.type_name = f"number from {least:g} to {most:g}"
+        self.expected = f"a {self.type_name}"
 
     def read(self, node: Node) -> float:
         """Return the number."""
@@ -436,16 +347,14 @@ class Number(_Bounded[float]):
         return _digits(value)
 
 
-@dataclass(frozen=True)
 class Duration(_Bounded[float]):
     """A duration such as 90s, 30m, 12h or 7d, between bounds; in seconds."""
 
     type_name = "duration"
 
-    @property
-    def expected(self) -> str:
-        """With its bounds."""
-        return f"a duration from {self.show(self.least)} to {self.show(self.most)}, such as 90s, 30m, 12h or 7d"
+    def __init__(self, least: float, most: float) -> None:
+        super().__init__(least, most)
+        self.expected = f"a duration from {self.show(least)} to {self.show(most)}, such as 90s, 30m, 12h or 7d"
 
     def read(self, node: Node) -> float:
         """Return the seconds."""
@@ -473,16 +382,14 @@ class Duration(_Bounded[float]):
 _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
-@dataclass(frozen=True)
 class SizeSetting(_Bounded[int]):
     """A number of bytes such as 64KiB, 512MiB or 1GiB, between bounds."""
 
     type_name = "size"
 
-    @property
-    def expected(self) -> str:
-        """With its bounds."""
-        return f"a size from {self.show(self.least)} to {self.show(self.most)}, such as 64KiB, 512MiB or 1GiB"
+    def __init__(self, least: int, most: int) -> None:
+        super().__init__(least, most)
+        self.expected = f"a size from {self.show(least)} to {self.show(most)}, such as 64KiB, 512MiB or 1GiB"
 
     def read(self, node: Node) -> int:
         """Return the bytes."""

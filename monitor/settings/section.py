@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
-from monitor.settings.kinds import Setting, SettingKind, is_null
-from monitor.settings.yaml_text import InvalidValue, SettingProblem, YamlList, YamlMap, describe_type
+from monitor.settings.kinds import Setting, SettingKind
+from monitor.settings.yaml_text import InvalidValue, SettingProblem, YamlList, YamlMap, describe_type, is_null
 
 T = TypeVar("T")
 
@@ -149,8 +149,8 @@ class Section:
             return []
         self.findings.lines[self.at(key)] = entry.line
         if not isinstance(entry.node, YamlList):
-            found = describe_type(entry.node)
-            self.report(key, expected, f"{found}: write [] for none" if found == "nothing" and not least else found)
+            advice = ": write [] for none" if is_null(entry.node) and not least else ""
+            self.report(key, expected, describe_type(entry.node) + advice)
         elif not least <= len(entry.node.nodes) <= most:
             self.report(key, expected, f"{len(entry.node.nodes):,}")
         else:

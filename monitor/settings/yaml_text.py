@@ -190,13 +190,18 @@ class _Composer:
         return entries
 
 
+def is_null(node: Node) -> bool:
+    """Return whether a key has no value."""
+    return isinstance(node, Scalar) and node.plain and node.text.lower() in {"", "~", "null"}
+
+
 def describe(node: Node) -> str:
     """Return a value for a message: a number, a quoted string, or the type of anything else."""
     if isinstance(node, YamlList):
         return "a list"
     if isinstance(node, YamlMap):
         return "a mapping"
-    if node.plain and node.text.lower() in {"", "~", "null"}:
+    if is_null(node):
         return "nothing"
     if node.plain and node.text.replace(".", "", 1).removeprefix("-").isdecimal() and len(node.text) <= 40:
         return node.text
@@ -205,7 +210,7 @@ def describe(node: Node) -> str:
 
 def describe_type(node: Node) -> str:
     """Return the type of a value, without its content: it may be a secret at the wrong level."""
-    return "a single value" if isinstance(node, Scalar) and describe(node) != "nothing" else describe(node)
+    return "a single value" if isinstance(node, Scalar) and not is_null(node) else describe(node)
 
 
 def _is_name(key: Scalar) -> bool:

@@ -1,1 +1,1 @@
-"""Where findings go: the metrics page, the rule file, the web of others."""
+"""Where reports go: the Prometheus page, the webhook, the heartbeat."""

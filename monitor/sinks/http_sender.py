@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from monitor.config.config import Heartbeat, Webhook
+from monitor.config.config import HttpTarget
 
 Resolver = Callable[..., list[tuple[Any, ...]]]
 """`socket.getaddrinfo`, or a substitute in tests."""
@@ -72,7 +72,7 @@ class HttpSender:
     """Sends requests to one URL that `config.notifications` has checked. Any part of it but the host may be a secret."""
 
     def __init__(
-        self, settings: Webhook | Heartbeat, resolve: Resolver = socket.getaddrinfo, tls: ssl.SSLContext | None = None
+        self, settings: HttpTarget, resolve: Resolver = socket.getaddrinfo, tls: ssl.SSLContext | None = None
     ) -> None:
         url = urlsplit(settings.url)
         self._settings, self._resolve, self._tls = settings, resolve, tls

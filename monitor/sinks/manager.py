@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
-from monitor.config.config import Config, Heartbeat, Webhook
+from monitor.config.config import Config, Heartbeat, HttpTarget
 from monitor.core.report import ModelReport
 from monitor.sinks.http_sender import HttpSender
 from monitor.sinks.notifications import HeartbeatSink, Key, MessageQueue, WebhookSink
@@ -32,7 +32,7 @@ class SinkManager:
         self._lock = threading.Lock()
         self._reports: dict[str, ModelReport] = {}
         self._prometheus = PrometheusSink()
-        self._settings: tuple[Webhook | None, Heartbeat | None] = (None, None)
+        self._settings: tuple[HttpTarget | None, Heartbeat | None] = (None, None)
         self._started = False
         self.webhook: WebhookSink | None = None
         self.heartbeat: HeartbeatSink | None = None
@@ -88,7 +88,7 @@ class SinkManager:
                 sink.close()
             self.webhook = self.heartbeat = None
 
-    def _replace_webhook(self, settings: Webhook | None, notified: Iterable[Key]) -> None:
+    def _replace_webhook(self, settings: HttpTarget | None, notified: Iterable[Key]) -> None:
         if self._started:
             # Messages that the previous webhook did not deliver are sent by the new one.
             notified = set() if self.webhook is None else self.webhook.firing - self.webhook.queue.undelivered()
@@ -104,7 +104,7 @@ class SinkManager:
         self.heartbeat = None
         if settings is not None:
             # A late heartbeat would report a past evaluation, so it is never retried.
-            queue = MessageQueue("heartbeat", HttpSender(settings), retry_seconds=0.0)
+            queue = MessageQueue("heartbeat", HttpSender(settings.target), retry_seconds=0.0)
             self.heartbeat = HeartbeatSink(queue, settings.every_seconds)
 
     def _sinks(self) -> list[Sink]:

@@ -10,27 +10,31 @@ together: `Delivery.owned` decides which shards are in memory here.
 All methods of a source are called by the ingestion thread; `status` by others too.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from monitor.errors import Problem, UsageError
 from monitor.records.hints import CONFIG_FILE, Wording
 from monitor.records.record_batch import RecordBatch
 from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.settings.kinds import Duration, SizeSetting
 from monitor.settings.section import Section
 
 if TYPE_CHECKING:  # slow to import
-    from monitor.records.decoder import StreamDecoder
-    from monitor.records.message_decoder import MessageDecoder
+    from monitor.records.decoder import RecordDecoder
+
+Unit = TypeVar("Unit", bound=Hashable)
 
 NOTHING_HELD: Mapping[str, float] = MappingProxyType({})
 """For sources without shards."""
+NO_CHECKPOINTS: Mapping[bytes, bytes | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,64 @@ class Delivery:
     """Whether the stored data of this shard is invalid: its windows and ids are deleted before this delivery is committed."""
 
 
+_MOST_MESSAGES = 20
+
+
+@dataclass(slots=True)
+class EventBuffer:
+    """Counts and messages since the last delivery. Used by the ingestion thread."""
+
+    counted: Counter[str] = field(default_factory=Counter, init=False)
+    events: list[str] = field(default_factory=list, init=False)
+    warnings: list[str] = field(default_factory=list, init=False)
+    _active: dict[str, str] = field(default_factory=dict, init=False)
+    """The conditions that were warned about, and last said of each."""
+
+    def info(self, message: str) -> None:
+        """Log a message; of a flood only the first few."""
+        if len(self.events) < _MOST_MESSAGES:
+            self.events.append(message)
+
+    def warn(self, message: str) -> None:
+        """Log a warning; of a flood only the first few."""
+        if len(self.warnings) < _MOST_MESSAGES:
+            self.warnings.append(message)
+
+    def warn_once(self, about: str, message: str) -> bool:
+        """Warn about a condition when it starts or changes; return whether it did."""
+        if self._active.get(about) == message:
+            return False
+        self._active[about] = message
+        self.warn(message)
+        return True
+
+    def resolved(self, about: str, message: str) -> None:
+        """Log the end of a condition, if it was active."""
+        if self._active.pop(about, None) is not None:
+            self.info(message)
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to deliver."""
+        return bool(+self.counted or self.events or self.warnings)
+
+    def delivery(
+        self,
+        origin: str = "",
+        checkpoints: Mapping[bytes, bytes | None] = NO_CHECKPOINTS,
+        batch: RecordBatch | None = None,
+        counted: Mapping[str, int] | None = None,
+        owned: frozenset[str] | None = None,
+    ) -> Delivery:
+        """Return a delivery with everything that is pending, and these counts."""
+        if counted:
+            self.counted.update(counted)
+        pending, events, warnings = +self.counted, tuple(self.events), tuple(self.warnings)
+        self.counted.clear()
+        self.events, self.warnings = [], []
+        return Delivery(origin, batch or RecordBatch(), checkpoints, pending, events, warnings, owned=owned)
+
+
 @dataclass(frozen=True, slots=True)
 class Lag:
     """How far behind a source is."""
@@ -71,6 +133,27 @@ class Lag:
     """Since when it could have been read, in Unix seconds by our own clock; None if nothing is unread."""
     rebuilding: bool = False
     """Whether windows are being rebuilt from records that another process had read."""
+
+
+class LagMeter(Generic[Unit]):
+    """Remembers since when each file or partition of a source has had unread data, in Unix seconds."""
+
+    def __init__(self) -> None:
+        self._since: dict[Unit, float] = {}
+
+    def start(self, unit: Unit, since: float = -math.inf) -> None:
+        """Set since when a unit has had unread data, or will have it; -inf if unknown."""
+        self._since[unit] = since
+
+    def read(self, unit: Unit, newest: float) -> None:
+        """Note that the unread data of a unit is newer than this."""
+        if unit in self._since:
+            self._since[unit] = max(self._since[unit], newest)
+
+    def measure(self, unread: Iterable[Unit], now: float) -> Mapping[Unit, float]:
+        """Return since when these have had unread data, by default since now. All others have none."""
+        self._since = {unit: self._since.get(unit, now) for unit in unread}
+        return self._since
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,24 +251,17 @@ class SourceContext:
     room: int | None = None
     """For a source with shards: how many fit in memory; None if unknown."""
 
-    def file_decoder(self) -> "StreamDecoder":
-        """Return a decoder of lines and files."""
-        from monitor.records.decoder import StreamDecoder  # noqa: PLC0415 - slow to import
+    def decoder(self, max_message_bytes: int | None = None) -> "RecordDecoder":
+        """Return a decoder of lines, files and messages."""
+        from monitor.records.decoder import RecordDecoder  # noqa: PLC0415 - slow to import
 
-        return StreamDecoder(
-            self.formats, self.fields, hash_key=self.key, keep_raw=self.store_raw, wording=self.wording
-        )
-
-    def message_decoder(self, max_message_bytes: int) -> "MessageDecoder":
-        """Return a decoder of messages."""
-        from monitor.records.message_decoder import MessageDecoder  # noqa: PLC0415 - slow to import
-
-        return MessageDecoder(
+        return RecordDecoder(
             self.formats,
             self.fields,
             hash_key=self.key,
             keep_raw=self.store_raw,
             max_message_bytes=max_message_bytes,
+            wording=self.wording,
         )
 
 
@@ -230,7 +306,28 @@ def report_error(section: Section, error: UsageError, key: str | None = None) ->
     section.report(key or error.problem.where, error.problem.expected, error.problem.found)
 
 
-def check_bounds(options: SourceOptions, bounds: Mapping[str, tuple[float, float]]) -> None:
+NumberBounds = Mapping[str, tuple[float, float]]
+"""The least and the greatest value of each number in the options."""
+
+
+def read_numbers(
+    section: Section,
+    default: SourceOptions,
+    bounds: NumberBounds,
+    durations: Mapping[str, str],
+    sizes: Mapping[str, str],
+) -> dict[str, Any]:
+    """Read durations and sizes within their bounds, by option; both mappings have the option of each key."""
+    numbers: dict[str, Any] = {}
+    for key, name in durations.items():
+        numbers[name] = section.get(key, Duration(*bounds[name]), getattr(default, name))
+    for key, name in sizes.items():
+        least, most = bounds[name]
+        numbers[name] = section.get(key, SizeSetting(int(least), int(most)), getattr(default, name))
+    return numbers
+
+
+def check_bounds(options: SourceOptions, bounds: NumberBounds) -> None:
     """Raise UsageError unless these numbers of the options are within their bounds."""
     for name, (least, most) in bounds.items():
         value = getattr(options, name)

@@ -1,16 +1,16 @@
-"""The types of sources. To add one, add the class of its settings here."""
+"""The types of sources. To add one, import the class of its settings here."""
+
+# ruff: noqa: F401 - each class imported here is a type
 
 from collections.abc import Mapping
 
-from monitor.sources.base import SourceOptions
+from monitor.sources import base
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.kafka.kafka_options import KafkaOptions
 
-SOURCE_TYPES: Mapping[str, type[SourceOptions]] = {
+SOURCE_TYPES: Mapping[str, type[base.SourceOptions]] = {
     one.type_name: one
-    for one in (
-        DirectoryOptions,
-        KafkaOptions,
-    )
+    for one in tuple(globals().values())
+    if isinstance(one, type) and issubclass(one, base.SourceOptions)
 }
 """By `type` in the configuration."""

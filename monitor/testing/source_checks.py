@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 
 from monitor.sources.base import Delivery, Source
+from monitor.sources.registry import SOURCE_TYPES
 
 _QUIET_POLLS = 2
 """Polls that must deliver nothing after all records were delivered."""
@@ -19,6 +20,9 @@ class _Run:
         self._private_text = private_text
         self._patience_seconds = patience_seconds
         self._owned: frozenset[str] = frozenset()
+        type_name = source.status().type_name
+        _require(type_name in SOURCE_TYPES, f"the type must be in the registry, found {type_name}")
+        self._events = set(SOURCE_TYPES[type_name].EVENTS)
         source.restore(dict(disk))
 
     def take(self, wanted: int, claim: str) -> list[Delivery]:
@@ -49,6 +53,7 @@ class _Run:
             self._owned = self._owned if one.owned is None else one.owned
             messages = " ".join((one.origin, *one.events, *one.warnings, *one.counted))
             _require(self._private_text not in messages, "file names and records must not be logged")
+            _require(one.counted.keys() <= self._events, "counted events must be among the events of the type")
             _require(not _records([one]) or one.checkpoints, "records must come with a checkpoint")
             stored = b" ".join(part for pair in one.checkpoints.items() for part in pair if part is not None)
             _require(self._private_text.encode() not in stored, "checkpoints must not contain names")

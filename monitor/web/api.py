@@ -16,16 +16,36 @@ from monitor.core.segments import ALL, name_of
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.settings.kinds import HIDDEN, Setting
-from monitor.web.site import Site
+from monitor.web.site import Site, SourceView
 
 VERSION = 1
 """Increases when a key changes its meaning or is removed."""
 
 
-def status_document(reports: Mapping[str, ModelReport], facts: Mapping[str, Any]) -> bytes:
-    """Return the last reports; `facts` describe the daemon itself."""
+def status_document(
+    reports: Mapping[str, ModelReport], sources: Sequence[SourceView], facts: Mapping[str, Any]
+) -> bytes:
+    """Return the last reports and the sources; `facts` describe the daemon itself."""
     models = [_model(reports[name]) for name in sorted(reports)]
-    return msgspec.json.encode({"version": VERSION, **facts, "models": models})
+    shown = [_source(one) for one in sources]
+    return msgspec.json.encode({"version": VERSION, **facts, "sources": shown, "models": models})
+
+
+def _source(one: SourceView) -> dict[str, Any]:
+    status = one.status
+    return {
+        "source": status.name,
+        "type": status.type_name,
+        "ready": status.waits_for is None,
+        "waits_for": status.waits_for,
+        "unread_bytes": status.lag.bytes,
+        "unread_files": status.lag.files,
+        "oldest_unread_at": status.lag.oldest_unread,
+        "rebuilding": status.lag.rebuilding,
+        "records": one.records,
+        "rejected": one.rejected,
+        "partitions": None if status.shards is None else status.shards.assigned,
+    }
 
 
 def _model(report: ModelReport) -> dict[str, Any]:
@@ -173,13 +193,7 @@ def realised_document(site: Site, query: Mapping[str, str]) -> bytes | None:
 
 
 def _realised(one: Realised) -> dict[str, Any]:
-    return {
-        "at": one.at,
-        "segment": one.segment,
-        "records": one.records,
-        "right": one.right,
-        "accuracy": one.accuracy,
-    }
+    return {"at": one.at, "segment": one.segment, "records": one.records, "right": one.right, "accuracy": one.accuracy}
 
 
 def reference_document(site: Site, query: Mapping[str, str]) -> bytes | None:

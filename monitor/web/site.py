@@ -7,26 +7,36 @@ from monitor.core.history import Series, Span
 from monitor.core.report import ModelReport, Realised
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
-from monitor.sources.base import Lag
+from monitor.sources.base import SourceStatus
 from monitor.state.commit_plan import RejectionEntry
 
 
 @dataclass(frozen=True, slots=True)
-class SourceView:
-    """A source as pages show it."""
+class Health:
+    """The health of the daemon at one moment, in sentences for people."""
 
-    name: str
-    kind: str
-    """`directory` or `kafka`."""
-    waits_for: str | None
-    """What it waits for; None when it is ready."""
-    lag: Lag = field(default_factory=Lag)
+    unhealthy: Sequence[str] = ()
+    """Problems that only a restart can fix."""
+    not_ready: Sequence[str] = ()
+    """Reasons why it is not ready."""
+    notices: Sequence[str] = ()
+    """Warnings that do not affect readiness."""
+    unevaluated: Sequence[str] = ()
+    """The models that have not been evaluated since the start."""
+
+    @property
+    def problems(self) -> list[str]:
+        """All sentences."""
+        return [*self.unhealthy, *self.not_ready, *self.notices]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """A source, with its records since the state was created."""
+
+    status: SourceStatus
     records: int = 0
-    """Records ingested since the state was created."""
     rejected: int = 0
-    """Records rejected since the state was created."""
-    partitions: int | None = None
-    """Partitions assigned to this replica; None for a source without partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +54,11 @@ class Site:
     """Everything that pages and API show. Unknown values are empty."""
 
     reports: Callable[[], Mapping[str, ModelReport]]
-    healthy: Callable[[], Sequence[str]]
-    """Problems that only a restart can fix; empty when healthy."""
-    ready: Callable[[], Sequence[str]]
-    """Reasons why cpcmon is not ready; empty when it is."""
     now: Callable[[], float]
     version: str
-    unevaluated: Callable[[], Sequence[str]] = lambda: ()
-    """Models that have not been evaluated since the start."""
+    health: Callable[[], Health] = Health
     evaluation_seconds: Callable[[], Sequence[float]] = lambda: ()
     """The configured evaluation intervals."""
-    notices: Callable[[], Sequence[str]] = lambda: ()
-    """Warnings that do not stop cpcmon."""
     history: Callable[[str, str, Span], Series | None] = lambda _model, _segment, _span: None
     """Of a model and a segment name; None when unknown."""
     realised: Callable[[str], Sequence[Realised]] = lambda _model: ()

@@ -161,7 +161,7 @@ def test_d2_a_secret_is_not_in_what_is_shown_of_a_configuration(write: Write) ->
     config = read_config(file)
     assert config.webhook is not None
     assert config.heartbeat is not None
-    assert (config.webhook.url, config.heartbeat.url) == (f"https://a/{CANARY}", f"https://b/{CANARY}")
+    assert (config.webhook.url, config.heartbeat.target.url) == (f"https://a/{CANARY}", f"https://b/{CANARY}")
     assert CANARY not in repr(config)
     assert len(config.remarks) == 1
 

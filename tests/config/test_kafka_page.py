@@ -11,7 +11,7 @@ from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
 from monitor.sources.kafka.dead_letters import letters
-from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
+from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.sources.kafka.partition_checkpoint import Partition
 from tests.conftest import ROOT
 from tests.web.certificates import Authority
@@ -42,12 +42,6 @@ def test_the_configurations_are_valid(tmp_path: Path, reference: Reference, bloc
 def test_configurations_are_found() -> None:
     """An empty search would pass the test above."""
     assert BLOCKS
-
-
-def test_the_page_lists_all_events() -> None:
-    """The closed list, in its order."""
-    _, _, section = PAGE.partition("## Events")
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in KafkaEvent]
 
 
 def test_the_page_lists_the_fields_of_a_dead_letter() -> None:

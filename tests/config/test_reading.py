@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.config import Cron, Every, Heartbeat, Webhook
+from monitor.config.config import Cron, Every, Heartbeat, HttpTarget
 from monitor.config.reading import read_config
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.segments import Segmentation
@@ -124,8 +124,8 @@ def test_addresses_come_from_files(write: Write) -> None:
     (file.parent / "hook").write_text("https://example.org/hook\n")
     (file.parent / "beat").write_text("  http://example.org/beat \n\n")
     config = read_config(file)
-    assert config.webhook == Webhook("https://example.org/hook", 5.0)
-    assert config.heartbeat == Heartbeat("http://example.org/beat", allow_http=True)
+    assert config.webhook == HttpTarget("https://example.org/hook", 5.0)
+    assert config.heartbeat == Heartbeat(HttpTarget("http://example.org/beat", allow_http=True))
     assert config.remarks == ()
 
 

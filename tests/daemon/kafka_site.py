@@ -16,6 +16,7 @@ from tests.daemon.process import LIMIT, Process, one
 from tests.kafka.producing import Truth, Writer
 from tests.kafka.topics import Topics, unique
 from tests.strategies import Singles
+from tests.waiting import wait_until
 
 SOURCE = """\
   - name: {name}
@@ -107,11 +108,7 @@ def wait_for_evaluation(process: Process, count: int) -> dict[str, float]:
     name = 'cpcmon_evaluations_total{model="density"}'
     # The next evaluation may have started before the last record was read.
     wanted = process.metrics()[name] + 2.0
-    deadline = time.monotonic() + LIMIT
-    while (page := process.metrics())[name] < wanted:
-        assert time.monotonic() < deadline, process.log
-        time.sleep(0.1)
-    return page
+    return process.wait_until(lambda page: page[name] >= wanted, "evaluations")
 
 
 def assert_matches_oracle(page: Mapping[str, float], segment: str, expected: Mapping[str, float]) -> None:
@@ -131,23 +128,20 @@ def assert_matches_oracle(page: Mapping[str, float], segment: str, expected: Map
 
 def wait_until_not_ready(process: Process, reason: str) -> str:
     """Wait until `/-/ready` gives a reason, while `/-/healthy` is 200; return the body."""
-    deadline = time.monotonic() + 60.0
-    while True:
+
+    def not_ready() -> str | None:
         code, body = process.ask("/-/ready")
-        if code == 503 and reason in body:
-            assert process.ask("/-/healthy")[0] == 200
-            return body
-        assert time.monotonic() < deadline, f"{code} {body}\n{process.log}"
-        time.sleep(0.1)
+        return body if code == 503 and reason in body else None
+
+    found = wait_until(not_ready, lambda: f"{process.ask('/-/ready')}\n{process.log}", every=0.1)
+    assert process.ask("/-/healthy")[0] == 200
+    return found
 
 
 def wait_for_reconnect(process: Process, series: tuple[str, float]) -> None:
     """Wait for a value; attempts to connect are up to 30 seconds apart."""
-    deadline = time.monotonic() + 4 * LIMIT
     name, value = series
-    while process.metrics().get(name) != value:
-        assert time.monotonic() < deadline, process.log
-        time.sleep(0.2)
+    process.wait_until(lambda page: page.get(name) == value, f"{name} to be {value}", 4 * LIMIT)
 
 
 def all_output(process: Process) -> str:

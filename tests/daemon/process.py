@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 from monitor.reference.reference import Reference
 from tests.replays import few_replays
 from tests.strategies import Integers, Singles, synthetic
+from tests.waiting import wait_until
 
 CLASSES = ("cat", "dog", "owl")
 LIMIT = 60.0
@@ -117,11 +118,18 @@ class Process:
 
     def wait_for(self, name: str, value: float) -> dict[str, float]:
         """Wait until a series has a value; return all samples of that scrape."""
-        deadline = time.monotonic() + LIMIT
-        while (page := self.metrics()).get(name) != value:
-            assert time.monotonic() < deadline, f"{name} is {page.get(name)}, not {value}:\n{self.log}"
-            time.sleep(0.1)
-        return page
+        return self.wait_until(lambda page: page.get(name) == value, f"{name} to be {value}")
+
+    def wait_until(
+        self, holds: Callable[[dict[str, float]], bool], expected: str, seconds: float = LIMIT
+    ) -> dict[str, float]:
+        """Wait until the samples of a scrape fulfil a condition; return them."""
+
+        def scraped() -> dict[str, float] | None:
+            page = self.metrics()
+            return page if holds(page) else None
+
+        return wait_until(scraped, lambda: f"expected {expected}:\n{self.log}", seconds, 0.1)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal."""

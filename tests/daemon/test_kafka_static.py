@@ -3,7 +3,6 @@
 import re
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.daemon.kafka_site import (
 from tests.daemon.process import Process, one, running
 from tests.kafka.topics import Topics
 from tests.strategies import synthetic
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -62,10 +62,7 @@ def _two_replicas(first: Path, second: Path) -> Iterator[tuple[Process, Process]
 
 
 def _wait_until(condition: Callable[[], bool], *processes: Process) -> None:
-    deadline = time.monotonic() + _LIMIT
-    while not condition():
-        assert time.monotonic() < deadline, "\n\n".join(process.log for process in processes)
-        time.sleep(0.1)
+    wait_until(condition, lambda: "\n\n".join(process.log for process in processes), _LIMIT, 0.1)
 
 
 def _partitions(process: Process) -> set[str]:

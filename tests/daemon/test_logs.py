@@ -13,7 +13,6 @@ import pytest
 
 from monitor.daemon import logs
 from monitor.daemon.logs import LogFormat
-from monitor.errors import UsageError
 
 log = logging.getLogger("cpcmon")
 
@@ -219,9 +218,3 @@ def test_an_unhandled_exception_is_one_line() -> None:
     assert len(lines) == 2
     assert r'error="ValueError: a\nb"' in lines[0]
     assert "error=" in lines[1]
-
-
-@pytest.mark.parametrize(("level", "format_"), [("loud", "logfmt"), ("info", "xml")])
-def test_unknown_levels_and_formats_are_rejected(level: str, format_: str) -> None:
-    with pytest.raises(UsageError, match=r"log\.(level|format): expected .*, found '(loud|xml)'"):
-        logs.set_up(level, format_)

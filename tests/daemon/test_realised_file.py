@@ -19,7 +19,6 @@ from monitor.daemon.realised_file import (
     MOST_BYTES,
     MOST_KEPT,
     RealisedContent,
-    RealisedFile,
     RealisedFiles,
 )
 from monitor.settings.setting_files import open_file
@@ -39,23 +38,23 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_missing_file_is_empty(path: Path) -> None:
-    file = RealisedFile(path)
-    assert file.read() == RealisedContent()
+    files = RealisedFiles()
+    assert files.read(path) == RealisedContent()
     path.write_text(line())
-    assert file.read() == RealisedContent((Realised(1_790_000_000.0, "all", 1000, 873),))
+    assert files.read(path) == RealisedContent((Realised(1_790_000_000.0, "all", 1000, 873),))
     path.unlink()
-    assert file.read() == RealisedContent()
+    assert files.read(path) == RealisedContent()
 
 
 def test_accuracies_are_sorted_by_time(path: Path) -> None:
     path.write_text(line(at=3) + line(at=1, segment="site=A") + line(at=2.5))
-    assert [one.at for one in RealisedFile(path).read().accuracies] == [1, 2.5, 3]
+    assert [one.at for one in RealisedFiles().read(path).accuracies] == [1, 2.5, 3]
 
 
 def test_a_later_line_replaces_an_earlier_one(path: Path) -> None:
     """With the same time and segment."""
     path.write_text(line(right=1) + line(segment="site=A", right=2) + line(right=3))
-    assert [(one.segment, one.right) for one in RealisedFile(path).read().accuracies] == [("site=A", 2), ("all", 3)]
+    assert [(one.segment, one.right) for one in RealisedFiles().read(path).accuracies] == [("site=A", 2), ("all", 3)]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_a_later_line_replaces_an_earlier_one(path: Path) -> None:
 def test_an_invalid_line_is_skipped_and_counted(path: Path, bad: str) -> None:
     """The remark quotes nothing from the file."""
     path.write_text(line(at=1) + bad + line(at=2))
-    content = RealisedFile(path).read()
+    content = RealisedFiles().read(path)
     assert [one.at for one in content.accuracies] == [1, 2]
     assert content.remark == "realised: 1 invalid line"
 
@@ -102,7 +101,7 @@ def test_the_bounds_are_inclusive(path: Path) -> None:
         + line(records=1, right=1, at=1)
         + line(segment="x" * LONGEST_SEGMENT, at=2, auditor="radiology")
     )
-    content = RealisedFile(path).read()
+    content = RealisedFiles().read(path)
     assert (len(content.accuracies), content.remark) == (3, None)
     assert [one.accuracy for one in content.accuracies] == [0.0, 1.0, 0.873]
 
@@ -118,11 +117,11 @@ def test_any_bytes_can_be_parsed(raw: bytes) -> None:
 
 def test_an_incomplete_last_line_is_not_an_error(path: Path) -> None:
     """A complete line without a newline counts."""
-    file = RealisedFile(path)
+    files = RealisedFiles()
     path.write_text(line(at=1) + line(at=2)[:20])
-    assert file.read() == RealisedContent((Realised(1, "all", 1000, 873),))
+    assert files.read(path) == RealisedContent((Realised(1, "all", 1000, 873),))
     path.write_text(line(at=1) + line(at=2).rstrip())
-    assert [one.at for one in file.read().accuracies] == [1, 2]
+    assert [one.at for one in files.read(path).accuracies] == [1, 2]
 
 
 def test_only_the_end_of_a_long_file_is_read(path: Path) -> None:
@@ -130,14 +129,14 @@ def test_only_the_end_of_a_long_file_is_read(path: Path) -> None:
     lines = [line(at=at, segment="x" * 100) for at in range(20_000)]
     assert sum(map(len, lines)) > MOST_BYTES
     path.write_text("".join(lines))
-    content = RealisedFile(path).read()
+    content = RealisedFiles().read(path)
     assert [one.at for one in content.accuracies] == list(range(20_000 - MOST_KEPT, 20_000))
     assert content.remark is None
 
 
 def test_a_file_without_newlines_is_empty(path: Path) -> None:
     path.write_bytes(b"x" * (3 * MOST_BYTES))
-    assert RealisedFile(path).read() == RealisedContent()
+    assert RealisedFiles().read(path) == RealisedContent()
 
 
 def test_a_file_is_parsed_again_only_when_it_changed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,19 +149,19 @@ def test_a_file_is_parsed_again_only_when_it_changed(path: Path, monkeypatch: py
         return content(raw, is_whole=is_whole)
 
     monkeypatch.setattr(realised_file, "_parse", counted)
-    file = RealisedFile(path)
+    files = RealisedFiles()
     path.write_text(line(at=1))
-    assert file.read() is file.read()
+    assert files.read(path) is files.read(path)
     assert len(reads) == 1
     with path.open("a") as more:
         more.write(line(at=2))
-    assert [one.at for one in file.read().accuracies] == [1, 2]
+    assert [one.at for one in files.read(path).accuracies] == [1, 2]
     before = path.stat()
     other = path.with_name("other")
     other.write_text(path.read_text().replace("873", "900"))
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     other.replace(path)
-    assert [one.right for one in file.read().accuracies] == [900, 900]
+    assert [one.right for one in files.read(path).accuracies] == [900, 900]
     assert len(reads) == 3
 
 
@@ -183,7 +182,7 @@ def test_anything_but_a_file_is_a_remark(path: Path, what: str) -> None:
     else:
         path = path / "a\0b"
     content: list[RealisedContent] = []
-    thread = threading.Thread(target=lambda: content.append(RealisedFile(path).read()), daemon=True)
+    thread = threading.Thread(target=lambda: content.append(RealisedFiles().read(path)), daemon=True)
     thread.start()
     thread.join(60.0)
     ((remark, accuracies),) = [(one.remark, one.accuracies) for one in content]
@@ -198,7 +197,7 @@ def test_a_fifo_is_not_read(path: Path) -> None:
     writer = subprocess.Popen(["/bin/sh", "-c", 'echo {} > "$0"', str(path)])
     try:
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        assert RealisedFile(path).read().remark == "realised: expected a file, found a pipe or a device"
+        assert RealisedFiles().read(path).remark == "realised: expected a file, found a pipe or a device"
         deadline = time.monotonic() + 60.0
         content = b""
         while content != b"{}\n" and time.monotonic() < deadline:
@@ -216,7 +215,7 @@ def test_files_of_earlier_configurations_are_dropped(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.jsonl"
         path.write_text(line(right=number))
         assert [one.right for one in files.read(path).accuracies] == [number]
-    assert len(files._files) <= 100  # noqa: SLF001
+    assert len(files._parsed) <= 100  # noqa: SLF001
     assert files.read(None) == RealisedContent()
 
 

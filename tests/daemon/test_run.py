@@ -6,7 +6,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tests.daemon.process import LIMIT, Process, one, running, write_records, wr
 from tests.servers import real_server
 from tests.sinks.receiver import Receiver, status
 from tests.strategies import Singles, synthetic
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -137,8 +137,7 @@ def test_an_undelivered_alert_is_sent_after_a_kill_and_a_stop(site: Site) -> Non
 def wait_for_commit(process: Process, page: dict[str, float]) -> None:
     """Wait for a commit after a scrape."""
     name = "cpcmon_last_commit_timestamp_seconds"
-    while one(process.metrics(), name) == one(page, name):
-        time.sleep(0.05)
+    process.wait_until(lambda now: one(now, name) != one(page, name), "a commit")
 
 
 def test_a_reload_applies_a_valid_configuration_and_rejects_an_invalid_one(site: Site) -> None:
@@ -313,10 +312,7 @@ def test_history_survives_a_reload_a_kill_and_a_stop(site: Site) -> None:
 
 def wait_for_points(process: Process, count: int) -> None:
     """Wait for so many points."""
-    deadline = time.monotonic() + LIMIT
-    while len(history(process)["at"]) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: len(history(process)["at"]) >= count, seconds=LIMIT, every=0.1)
 
 
 def test_a_new_reference_is_marked_in_the_history(site: Site) -> None:

@@ -1,8 +1,7 @@
 """The runner on the real schedule and ingestion, with a clock set by hand."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from monitor.state.evaluation_history import History
 from monitor.telemetry import DaemonFacts, Telemetry
 from tests.core.test_history import report
 from tests.evaluation.driver import LOW, POOR, Monitor, monitor_reference
+from tests.waiting import wait_until
 
 LIMIT = 60.0
 
@@ -98,17 +98,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
     site.monitor.state.close()
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait for another thread."""
-    deadline = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_the_sources_are_polled_before_the_first_evaluation(site: Site) -> None:
     site.runner.start()
-    wait_for(lambda: site.published)
+    wait_until(lambda: site.published)
     assert site.published[0].segments[0].records == 400
     assert site.published[0].segments[0].valid
     assert site.runner.unevaluated() == []
@@ -121,19 +113,19 @@ def test_the_progress_of_a_backlog_is_logged(
     monkeypatch.setattr(site.monitor.ingestion.view, "catching_up", lambda *_: True)
     monkeypatch.setattr(site.monitor.ingestion.view, "lags", lambda: {"results": Lag(2_000_000, 2)})
     site.runner.start()
-    wait_for(lambda: "records read, unread at results: 2 files, 2.0 MB" in caplog.text)
+    wait_until(lambda: "records read, unread at results: 2 files, 2.0 MB" in caplog.text)
 
 
 def test_a_failed_evaluation_retracts_its_estimates_and_is_retried(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.runner.start()
-    wait_for(lambda: site.published)
+    wait_until(lambda: site.published)
     evaluate = type(site.monitor.evaluator).evaluate
 
     def broken(*_: object) -> ModelReport:
         raise ZeroDivisionError("as if")
 
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", broken)
-    wait_for(lambda: site.counted("cpcmon_evaluation_failures_total") >= 3)
+    wait_until(lambda: site.counted("cpcmon_evaluation_failures_total") >= 3)
     (retracted,) = site.retracted
     whole, _ = retracted.segments
     assert (whole.state, dict(whole.results), whole.records) == (WindowState.ERROR, {}, 400)
@@ -142,14 +134,14 @@ def test_a_failed_evaluation_retracts_its_estimates_and_is_retried(site: Site, m
     assert whole.state_since == site.clock().now
     before = len(site.published)
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", evaluate)
-    wait_for(lambda: len(site.published) > before)
+    wait_until(lambda: len(site.published) > before)
     assert site.published[-1].segments[0].valid
 
 
 def test_estimates_of_a_hanging_evaluation_are_retracted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
     site.runner.start()
-    wait_for(lambda: site.published)
+    wait_until(lambda: site.published)
     evaluate = type(site.monitor.evaluator).evaluate
 
     def hanging(*arguments: object) -> ModelReport:
@@ -157,7 +149,7 @@ def test_estimates_of_a_hanging_evaluation_are_retracted(site: Site, monkeypatch
         return evaluate(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", hanging)
-    wait_for(lambda: site.counted("cpcmon_scheduler_skipped_total"))
+    wait_until(lambda: site.counted("cpcmon_scheduler_skipped_total"))
     site.clock.forward(299.0)
     site.runner.check_clocks()
     assert site.retracted == []
@@ -207,7 +199,7 @@ def test_a_first_evaluation_that_hangs_retracts_the_previous_estimates(
 def test_estimates_of_a_cron_schedule_are_retracted_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.monitor.evaluator.config = replace(site.monitor.config, evaluate=Cron("0 * * * *"))
     site.runner.start()
-    wait_for(lambda: site.published)
+    wait_until(lambda: site.published)
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", lambda *_: threading.Event().wait(LIMIT))
     site.clock.forward(4 * 3600.0 - 300.0)
     site.runner.check_clocks()
@@ -219,13 +211,13 @@ def test_estimates_of_a_cron_schedule_are_retracted_too(site: Site, monkeypatch:
 
 def test_e11_a_clock_jump_is_counted_and_everything_is_evaluated_again(site: Site) -> None:
     site.runner.start()
-    wait_for(lambda: site.published)
+    wait_until(lambda: site.published)
     moment = site.clock.moment
     site.clock.moment = replace(moment, now=moment.now - 86_400.0)
     site.runner.check_clocks()
     assert site.counted("cpcmon_clock_jumps_total") == 1.0
-    wait_for(lambda: site.published[-1].at < moment.now - 86_000.0)
-    wait_for(lambda: site.published[-1].segments[0].valid)
+    wait_until(lambda: site.published[-1].at < moment.now - 86_000.0)
+    wait_until(lambda: site.published[-1].segments[0].valid)
     assert site.published[-1].segments[0].records == 400
 
 
@@ -233,25 +225,25 @@ def test_e11_a_clock_jump_is_counted_and_everything_is_evaluated_again(site: Sit
 def test_e11_ingestion_that_sees_the_new_time_first_forgets_no_segment(site: Site, days: float) -> None:
     """A tick may come before the next check of the clocks."""
     site.runner.start()
-    wait_for(lambda: site.published)
+    wait_until(lambda: site.published)
     moment = site.clock.moment
     site.clock.moment = replace(moment, now=moment.now + 86_400.0 * days)
     ticks = site.counted("cpcmon_tick_duration_seconds_count")
-    wait_for(lambda: site.counted("cpcmon_tick_duration_seconds_count") > ticks + 1)
+    wait_until(lambda: site.counted("cpcmon_tick_duration_seconds_count") > ticks + 1)
     site.runner.check_clocks()
     ticks = site.counted("cpcmon_tick_duration_seconds_count")
-    wait_for(lambda: site.counted("cpcmon_tick_duration_seconds_count") > ticks + 1)
+    wait_until(lambda: site.counted("cpcmon_tick_duration_seconds_count") > ticks + 1)
     assert set(site.monitor.ingestion.view.snapshot("density", 0.0, 0.0).windows) == {(), (("site", "A"),)}
 
 
 def test_e12_an_evaluation_right_after_a_suspension_is_catching_up(site: Site) -> None:
     """Before the clocks are checked and the sources are polled."""
     site.runner.start()
-    wait_for(lambda: site.published)
+    wait_until(lambda: site.published)
     site.monitor.ingestion.tick = lambda *_: None  # type: ignore[method-assign, assignment]
     moment = site.clock.moment
     site.clock.moment = replace(moment, now=moment.now + 300.0, running=moment.running + 300.0)
-    wait_for(lambda: site.published[-1].at > moment.now)
+    wait_until(lambda: site.published[-1].at > moment.now)
     evaluated = [one for one in site.published if one.at > moment.now]
     assert {one.segments[0].state for one in evaluated} == {WindowState.CATCHING_UP}
 
@@ -262,19 +254,19 @@ def test_an_ingestion_failure_is_reported(site: Site, monkeypatch: pytest.Monkey
 
     site.runner.start()
     monkeypatch.setattr(site.monitor.ingestion, "tick", broken)
-    wait_for(lambda: site.failures)
+    wait_until(lambda: site.failures)
     assert isinstance(site.failures[0], ZeroDivisionError)
 
 
 def test_a_loop_without_progress_is_unhealthy() -> None:
     watchdog = Watchdog(stuck_seconds=120.0)
-    assert watchdog.problems(0.0) == []
+    assert watchdog.stuck(0.0) == {}
     watchdog.moved("ingestion", 0.0)
     watchdog.moved("evaluation", 50.0)
-    assert watchdog.problems(120.0) == []
-    assert watchdog.problems(121.0) == ["ingestion has made no progress for 121 seconds"]
+    assert watchdog.stuck(120.0) == {}
+    assert watchdog.stuck(121.0) == {"ingestion": 121.0}
     watchdog.end("ingestion")
-    assert watchdog.problems(130.0) == []
+    assert watchdog.stuck(130.0) == {}
 
 
 def test_alert_state_that_could_not_be_written_survives_a_reload(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

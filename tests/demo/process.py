@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
+
+from tests.waiting import wait_until
 
 LIMIT = 90.0
 """Timeout in seconds, for a busy machine."""
@@ -50,7 +52,7 @@ class Demo:
     def wait_for_output(self, pattern: str) -> re.Match[str]:
         """Wait until the output matches."""
         found: re.Match[str] = wait_until(
-            lambda: re.search(pattern, self.output), lambda: f"{pattern!r} in:\n{self.output}"
+            lambda: re.search(pattern, self.output), lambda: f"expected {pattern!r} in:\n{self.output}"
         )
         return found
 
@@ -79,7 +81,7 @@ class Demo:
     def daemon(self) -> int:
         """The process id of the daemon."""
         lock = self.folder / "state-live" / "state.lock"
-        return int(wait_until(lambda: lock.exists() and lock.read_text().split()[:1], lambda: "a daemon")[0])
+        return int(wait_until(lambda: lock.exists() and lock.read_text().split()[:1], lambda: "expected a daemon")[0])
 
     def interrupt(self) -> int:
         """Press Ctrl-C and return the exit code."""
@@ -97,15 +99,6 @@ def demo(folder: Path, *words: str) -> Iterator[Demo]:
         if running.process.poll() is None:
             running.process.kill()
             running.process.wait()
-
-
-def wait_until(check: Callable[[], Any], what: Callable[[], str]) -> Any:
-    """Wait until `check` returns a true value, and return it."""
-    deadline = time.monotonic() + LIMIT
-    while not (found := check()):
-        assert time.monotonic() < deadline, f"expected {what()}"
-        time.sleep(0.1)
-    return found
 
 
 def gone(process: int) -> bool:

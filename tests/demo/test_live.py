@@ -14,7 +14,8 @@ import pytest
 from monitor.cli.demo import _interruptible
 from monitor.demo.story import REPLACED, SEGMENTS, SHIFTED
 from tests.conftest import Ran
-from tests.demo.process import LIMIT, demo, gone, wait_until
+from tests.demo.process import LIMIT, demo, gone
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -54,7 +54,7 @@ def test_the_test_on_the_page_passes(tree: Path, tmp_path: Path) -> None:
     (test,) = re.findall(r"^```python\n(def test_.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     script = "\n".join([
         "from pathlib import Path",
-        "from monitor.records.message_decoder import MessageDecoder",
+        "from monitor.records.decoder import RecordDecoder",
         "from monitor.records.record_schema import ModelFormat",
         "from monitor.sources.journal import JournalOptions, JournalSource",
         "from monitor.testing.source_checks import check_source",

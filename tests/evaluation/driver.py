@@ -16,7 +16,7 @@ from monitor.core.window import Bounds
 from monitor.evaluation.evaluator import Evaluator, key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.reference.reference import Reference
 from monitor.state.store import State
 from tests.ingest.lines import LinesSource
@@ -73,7 +73,7 @@ class Monitor:
         """Start or restart."""
         self.state = State.open(self._folder)
         model = ModelState(model_options(self.config, self._reference))
-        decoder = StreamDecoder([model.options.format], hash_key=self.state.key)
+        decoder = RecordDecoder([model.options.format], hash_key=self.state.key)
         self.source = LinesSource(self.lines, decoder, at_once=50)
         self.ingestion = Ingestion(self.state, [model], [self.source], self._options)
         self.evaluator = Evaluator(self.config, self._reference, self.ingestion.view)

@@ -13,10 +13,9 @@ from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.decoder import StreamDecoder
-from monitor.records.layout import OutputKind
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import Decoder, Format, TextPiece
-from monitor.records.record_schema import RecordFields
+from monitor.records.record_schema import OutputKind, RecordFields
 from monitor.reference.reference import Reference
 from monitor.sources.base import NOTHING_HELD, Delivery, Lag, SourceStatus
 from monitor.state.store import State
@@ -113,7 +112,7 @@ class Process:
             kind,
         )
         self.state = State.open(folder)
-        decoder = StreamDecoder([model.format], fields or RecordFields(), hash_key=self.state.key)
+        decoder = RecordDecoder([model.format], fields or RecordFields(), hash_key=self.state.key)
         self.source = LinesSource(lines, decoder, at_once=at_once)
         self.model = ModelState(model)
         self.ingestion = Ingestion(self.state, [self.model], [self.source], options)

@@ -9,7 +9,7 @@ from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import Decoder, Format, TextPiece
 from monitor.records.record_schema import RecordFields
 from monitor.sources.base import NOTHING_HELD, Delivery, SourceStatus
@@ -94,7 +94,7 @@ class Replica:
             "density", small_reference(), bounds or Bounds(records=20), Segmentation(split_by, most_segments)
         )
         self.state = State.open(folder)
-        decoder = StreamDecoder([model.format], RecordFields(), hash_key=self.state.key)
+        decoder = RecordDecoder([model.format], RecordFields(), hash_key=self.state.key)
         self.source = PartitionedLines(log, decoder, source)
         self.ingestion = Ingestion(self.state, [ModelState(model)], [self.source])
         self.ingestion.start(NOW)

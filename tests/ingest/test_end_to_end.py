@@ -12,7 +12,7 @@ import pytest
 from monitor.config.config import ModelOptions
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
 from monitor.state.store import State
@@ -31,7 +31,7 @@ class Product:
         self.state = State.open(place / "state")
         model = ModelOptions("density", small_reference())
         options = DirectoryOptions(path=self.inbox, bytes_per_tick=bytes_per_tick)
-        decoder = StreamDecoder([model.format], hash_key=self.state.key)
+        decoder = RecordDecoder([model.format], hash_key=self.state.key)
         source = DirectorySource("inbox", options, decoder, key=self.state.key)
         self.ingestion = Ingestion(self.state, [ModelState(model)], [source])
         self.ingestion.start(NOW)

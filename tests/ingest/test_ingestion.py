@@ -16,9 +16,8 @@ from monitor.core.window import Bounds
 from monitor.errors import StatePaused
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.state_writer import MOST_SHOWN
-from monitor.records.layout import OutputKind
 from monitor.records.record_batch import Pointer
-from monitor.records.record_schema import RecordFields
+from monitor.records.record_schema import OutputKind, RecordFields
 from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
 from monitor.sources.base import Lag, SourceStatus

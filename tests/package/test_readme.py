@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -10,7 +11,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.servers import real_server
 from tests.wheels import local_packages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ def outside() -> dict[str, str]:
     """Return the environment without an active virtual environment, with a folder as package index."""
     active = {"VIRTUAL_ENV", "MAKEFLAGS", "PYTHONPATH"}
     environment = {key: value for key, value in os.environ.items() if key not in active}
-    return {**environment, **local_packages(real_server("python3"))}
+    return {**environment, **local_packages(shutil.which("python3") or "python3")}
 
 
 def run(command: list[str], folder: Path) -> str:

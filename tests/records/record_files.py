@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import feather, ipc, parquet
 
-from monitor.records.layout import Layout
-from monitor.records.offline.files import read_file
-from monitor.records.offline.offline_batch import Decoded
+from monitor.records.offline import Decoded, offline_schema, read_file
+from monitor.records.record_schema import RecordSchema
 
 GOOD = [0.7, 0.2, 0.1]
 
@@ -56,11 +55,11 @@ def write_table(path: Path, columns: dict[str, Any]) -> Path:
     return path
 
 
-def read_bytes(folder: Path, name: str, content: bytes, layout: Layout | None = None) -> Decoded:
+def read_bytes(folder: Path, name: str, content: bytes, layout: RecordSchema | None = None) -> Decoded:
     """Write these bytes to a file and read it."""
     path = folder / name
     path.write_bytes(content)
-    return read_file(path, layout or Layout())
+    return read_file(path, layout or offline_schema())
 
 
 def reported(decoded: Decoded) -> list[str]:

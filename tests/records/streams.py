@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
+from monitor.records.offline import offline_schema
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
-from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.records.record_schema import ModelFormat, RecordFields, RecordSchema
 from monitor.records.rejections import RejectedFile
 from monitor.records.vectors import Singles
 
@@ -33,13 +34,13 @@ RECORD: dict[str, Any] = {
 ALL_FORMATS = tuple(Format)
 
 
-def stream(*models: ModelFormat, fields: RecordFields | None = None, keep_raw: bool = False) -> StreamDecoder:
+def stream(*models: ModelFormat, fields: RecordFields | None = None, keep_raw: bool = False) -> RecordDecoder:
     """Return a decoder of the default model, or of others."""
-    return StreamDecoder(models or (MODEL,), fields, hash_key=KEY, keep_raw=keep_raw)
+    return RecordDecoder(models or (MODEL,), fields, hash_key=KEY, keep_raw=keep_raw)
 
 
 def decode_text(
-    data: bytes, format_: Format = Format.JSONL, decoder: StreamDecoder | None = None, **words: Any
+    data: bytes, format_: Format = Format.JSONL, decoder: RecordDecoder | None = None, **words: Any
 ) -> RecordBatch:
     """Decode lines, and check that none is lost."""
     decoded = (decoder or stream()).text(TextPiece("file#1", format_, data, **words))
@@ -49,13 +50,25 @@ def decode_text(
 
 
 def decode_file(
-    content: bytes, format_: Format, decoder: StreamDecoder | None = None, *, skip: int = 0
+    content: bytes, format_: Format, decoder: RecordDecoder | None = None, *, skip: int = 0
 ) -> list[RecordBatch]:
     """Decode a complete file, and check that no row is lost."""
     blocks = list((decoder or stream()).settled("file#1", io.BytesIO(content), format_, skip=skip))
     for block in blocks:
         check_numbers(block)
     return blocks
+
+
+def decode_offline(content: bytes, format_: Format, schema: RecordSchema | None = None) -> list[RecordBatch]:
+    """Decode a complete file as an offline command does, with the same classes."""
+    schema = schema or offline_schema(classes=CLASSES)
+    decoder = RecordDecoder(schema.models, schema.fields, hash_key=b"", offline=True)
+    return list(decoder.settled("file#1", io.BytesIO(content), format_))
+
+
+def explained(blocks: Sequence[RecordBatch]) -> list[tuple[int, str]]:
+    """Return the line or row and the reason of rejected records, which the offline commands explain."""
+    return [(number, str(rejection.reason)) for block in blocks for number, rejection in block.explained]
 
 
 def check_numbers(decoded: RecordBatch) -> None:
@@ -66,10 +79,12 @@ def check_numbers(decoded: RecordBatch) -> None:
     assert numbers == sorted(set(numbers))
 
 
-def rejection_reason(content: bytes, format_: Format, decoder: StreamDecoder | None = None) -> str:
+def rejection_reason(
+    content: bytes, format_: Format, decoder: RecordDecoder | None = None, *, offline: bool = False
+) -> str:
     """Return why a whole file is rejected."""
     try:
-        decode_file(content, format_, decoder)
+        decode_offline(content, format_) if offline else decode_file(content, format_, decoder)
     except RejectedFile as rejected:
         return str(rejected.reason) if str(rejected).startswith("file#1") else "no place named"
     return "not rejected"

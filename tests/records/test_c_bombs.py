@@ -15,11 +15,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from monitor.records.formats import arrays as stream_arrays
 from monitor.records.formats import arrow_limits
+from monitor.records.formats import npy as stream_arrays
 from monitor.records.formats import text as gzip_text
-from monitor.records.layout import Layout
-from monitor.records.offline.files import read_file
+from monitor.records.offline import offline_schema, read_file
 from monitor.records.record_batch import Format
 from monitor.records.rejections import RejectedFile
 from tests.conftest import ROOT
@@ -44,7 +43,7 @@ PROGRAM = """
 import json, resource, sys
 from pathlib import Path
 from monitor.records.record_batch import Format
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_schema import ModelFormat
 from monitor.records.rejections import RejectedFile
 from tests.effort import calls_of
@@ -52,8 +51,9 @@ from tests.effort import calls_of
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-path, small, format_ = sys.argv[1:]
-decoder = StreamDecoder([ModelFormat("density", ("cat", "dog", "owl"))], hash_key=bytes(16))
+path, small, format_, use = sys.argv[1:]
+models = [ModelFormat("density", ("cat", "dog", "owl"))]
+decoder = RecordDecoder(models, hash_key=bytes(16), offline=use == "offline")
 with open(small, "rb") as file:  # loads modules before the measurement
     list(decoder.settled("small", file, Format(format_)))
 before, reason = peak(), "accepted"
@@ -222,13 +222,32 @@ def test_c5_a_bomb_is_rejected_with_little_memory_and_little_work(
     make: object, format_: Format, tmp_path: Path
 ) -> None:
     """Less than 64 MiB of additional memory, and no more calls than for a few mebibytes."""
+    _check_bomb(make, format_, "stream", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "format_"),
+    [
+        pytest.param(_gzip_zeros, Format.JSONL_GZ, id="row 37 zeros"),
+        pytest.param(_npz_zeros, Format.NPZ, id="row 38"),
+        pytest.param(_parquet_of_wide_rows, Format.PARQUET, id="row 42 wide rows"),
+        pytest.param(_arrow_of_zeros, Format.ARROW, id="arrow"),
+    ],
+)
+def test_c5_a_bomb_is_rejected_offline(make: object, format_: Format, tmp_path: Path) -> None:
+    """With the limits of a stream."""
+    _check_bomb(make, format_, "offline", tmp_path)
+
+
+def _check_bomb(make: object, format_: Format, use: str, tmp_path: Path) -> None:
     bomb, small = tmp_path / "bomb", tmp_path / "small"
     if callable(make):
         bomb.write_bytes(make())
     else:
         _npy_of_two_gigabytes(bomb)
     small.write_bytes(write([{"probs": GOOD}], format_))
-    run = [sys.executable, "-c", PROGRAM, str(bomb), str(small), str(format_)]
+    run = [sys.executable, "-c", PROGRAM, str(bomb), str(small), str(format_), use]
     reason, mebibytes, calls = json.loads(
         subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     )
@@ -345,13 +364,13 @@ def test_compressed_text_is_read_offline_with_the_same_limits(name: str, tmp_pat
     text = LINE if "csv" not in name.lower() else b'probs\n"[0.7, 0.2, 0.1]"\n'
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text))
-    assert len(read_file(path, Layout()).batch.probabilities) == 1
+    assert len(read_file(path, offline_schema()).records.vectors) == 1
     path.write_bytes(gzip.compress(text)[:-3])
     with pytest.raises(RejectedFile, match=r"expected a whole gzip file, found a truncated one \(bad_file\)"):
-        read_file(path, Layout())
+        read_file(path, offline_schema())
     path.write_bytes(_gzip_of(bytes(MEBIBYTE), 64))
     with pytest.raises(RejectedFile, match=r"at most 200 times larger than compressed, found more \(too_large\)"):
-        read_file(path, Layout())
+        read_file(path, offline_schema())
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.records.layout import OutputKind
+from monitor.records.offline import offline_schema
 from monitor.records.record_batch import Format
-from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
+from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, TimeUnit
 from monitor.records.rejections import RejectedFile
 from tests.effort import calls_of
 from tests.records.streams import (
@@ -32,7 +32,9 @@ from tests.records.streams import (
     MODEL,
     RECORD,
     decode_file,
+    decode_offline,
     decode_text,
+    explained,
     npy,
     npz,
     reasons_of,
@@ -147,7 +149,7 @@ RECORDS: list[tuple[str, dict[str, Any], str | None, tuple[Format, ...]]] = [
 def test_c1_a_record_is_accepted_or_rejected_for_its_reason(
     changes: dict[str, Any], reason: str | None, format_: Format
 ) -> None:
-    """In every format, without an effect on other records."""
+    """In every format, in a stream and offline, without an effect on other records."""
     good = RECORD | {"extra": "x"}
     records = [good, good | changes, good]
     content = write(records, format_).replace(b'""DIGITS""', b"9" * 5_000).replace(b'"DIGITS"', b"9" * 5_000)
@@ -157,9 +159,13 @@ def test_c1_a_record_is_accepted_or_rejected_for_its_reason(
     vectors = vectors_of(blocks)
     assert len(vectors) == (2 if reason else 3)
     np.testing.assert_array_equal(vectors[[0, -1]], [GOOD_SINGLES, GOOD_SINGLES])
-    assert [pointer.number for block in blocks for pointer in block.pointers] == (
-        [] if reason is None else [3 if format_ is Format.CSV else 2]
-    )
+    place = 3 if format_ is Format.CSV else 2
+    assert [pointer.number for block in blocks for pointer in block.pointers] == ([] if reason is None else [place])
+    # The offline commands read no other field.
+    if "probs" in changes or reason is None:
+        offline = decode_offline(content, format_)
+        assert explained(offline) == ([] if reason is None else [(place, reason)])
+        np.testing.assert_array_equal(vectors_of(offline, "model"), vectors)
 
 
 LINES = [
@@ -202,6 +208,10 @@ def test_c1_a_bad_line_affects_no_other_line(line: bytes, model: str, reason: st
     (pointer,) = decoded.pointers
     assert (pointer.offset, pointer.length) == (3 * len(around), len(line))
     assert pointer.number == 3 * around.count(b"\n") + 1
+    if not any(field in line for field in (b'"id"', b'"site"', b'"time"')):
+        offline = decode_offline(around * 3 + line + b"\n" + around * 3, Format.JSONL)
+        assert explained(offline) == [(pointer.number, reason)]
+        np.testing.assert_array_equal(vectors_of(offline, "model"), [GOOD_SINGLES] * 6)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +231,7 @@ def test_c1_an_unusual_but_valid_line_is_accepted(line: bytes) -> None:
     decoded = decode_text(line)
     assert (decoded.accepted, decoded.ignored) == (1, line.count(b"\n") - 1 if line.endswith(b"\n") else 0)
     np.testing.assert_array_equal(vectors_of([decoded]), [GOOD_SINGLES])
+    np.testing.assert_array_equal(vectors_of(decode_offline(line, Format.JSONL), "model"), [GOOD_SINGLES])
 
 
 CSV_ROWS = [
@@ -242,13 +253,17 @@ CSV_ROWS = [
     ("line", "model", "reason"), [pytest.param(*row[1:], id=f"row {row[0]} csv") for row in CSV_ROWS]
 )
 def test_c1_a_bad_csv_row_affects_no_other_row(line: str, model: str, reason: str) -> None:
-    """A record is one line, so an unclosed quote ends with it."""
+    """An unclosed quote ends with its line, also offline, where rows may have several lines."""
     good = '"[0.7, 0.2, 0.1]",A,1\n'
     text = f"probs,site,time\n{good * 3}{line}{good * 3}".encode("utf-8", "surrogateescape")
     decoded = decode_text(text, Format.CSV)
     assert reasons_of([decoded]) == {(model, reason): 1}
     assert (decoded.accepted, decoded.ignored) == (6, 1)
     assert [pointer.number for pointer in decoded.pointers] == [5]
+    if reason != "bad_timestamp":
+        offline = decode_offline(text, Format.CSV)
+        assert explained(offline) == [(5, reason)]
+        assert sum(block.accepted for block in offline) == 6
 
 
 def test_c1_row_44_a_quoted_newline_is_rejected_in_both_halves() -> None:
@@ -277,6 +292,9 @@ def test_c1_class_columns_of_csv_follow_the_same_rules(cells: str, reason: str |
     decoded = decode_text(text, Format.CSV, decoder)
     assert reasons_of([decoded]) == ({} if reason is None else {("density", reason): 1})
     assert decoded.accepted == (2 if reason else 3)
+    offline = decode_offline(text, Format.CSV, offline_schema(class_columns=("p_*",)))
+    assert explained(offline) == ([] if reason is None else [(3, reason)])
+    np.testing.assert_array_equal(vectors_of(offline, "model"), vectors_of([decoded]))
 
 
 def test_c1_rows_26_and_46_a_bom_and_repeated_headers_are_ignored() -> None:
@@ -379,12 +397,20 @@ FILES = [
 ]
 
 
+OF_A_STREAM = ("time", "times of another length", "site", "id", "model", "only blank lines")
+"""Rows on fields that the offline commands do not read, and of a file that may still get a header."""
+
+
 @pytest.mark.parametrize(
-    ("content", "format_", "reason"), [pytest.param(*row[1:], id=f"row {row[0]}") for row in FILES]
+    ("row", "content", "format_", "reason"), [pytest.param(*row, id=f"row {row[0]}") for row in FILES]
 )
-def test_c1_a_file_that_cannot_be_used_is_rejected_as_a_whole(content: bytes, format_: Format, reason: str) -> None:
+def test_c1_a_file_that_cannot_be_used_is_rejected_as_a_whole(
+    row: str, content: bytes, format_: Format, reason: str
+) -> None:
     """An error in a header or column affects every record, so it is reported once."""
     assert rejection_reason(content, format_) == reason
+    if not row.endswith(OF_A_STREAM):
+        assert rejection_reason(content, format_, offline=True) == reason
 
 
 @pytest.mark.parametrize("format_", [Format.PARQUET, Format.ARROW])
@@ -396,6 +422,8 @@ def test_c1_row_43_nulls_and_lists_of_other_lengths_reject_their_own_row(format_
     assert reasons_of(blocks) == expected
     np.testing.assert_array_equal(vectors_of(blocks), [GOOD_SINGLES] * 2)
     assert [pointer.number for pointer in blocks[0].pointers] == [2, 3, 4, 5]
+    offline = decode_offline(table({"probs": column}, format_), format_)
+    assert explained(offline) == [(2, "wrong_type"), (3, "wrong_type"), (4, "wrong_k"), (5, "empty")]
 
 
 def test_c1_row_12_a_declared_score_is_accepted_in_every_format() -> None:

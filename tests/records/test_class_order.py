@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from monitor.errors import InvalidInput
-from monitor.records.layout import Layout
-from monitor.records.offline.files import read_file
-from monitor.records.offline.offline_batch import accept
+from monitor.records.offline import accept, offline_schema, read_file
+from monitor.records.record_schema import RecordSchema
 from tests.records.record_files import reported, write_table
 
 NUMBERED = tuple(str(index) for index in range(11))
@@ -109,9 +108,9 @@ def _write(path: Path, write: Writer, natural: Names, order: Names) -> Path:
     return path
 
 
-def _layout(write: Writer, classes: Names | None) -> Layout:
+def _layout(write: Writer, classes: Names | None) -> RecordSchema:
     has_columns = write in {_csv, _jsonl, _npz, _arrow}
-    return Layout(class_columns=("prob_*",) if has_columns else None, label_field="label", classes=classes)
+    return offline_schema(class_columns=("prob_*",) if has_columns else None, label_field="label", classes=classes)
 
 
 def _check_order(write: Writer, suffix: str, natural: Names, folder: Path) -> None:
@@ -119,14 +118,14 @@ def _check_order(write: Writer, suffix: str, natural: Names, folder: Path) -> No
     assert lexical != natural
     for expected in (natural, lexical, natural[::-1]):
         places = [natural.index(name) for name in expected]
-        probabilities = accept(VECTORS[:, places], Layout()).batch.probabilities
+        probabilities = accept(VECTORS[:, places], offline_schema()).records.vectors
         for order in (natural, lexical, natural[::-1]):
             path = _write(folder / f"a{suffix}", write, natural, order)
             decoded = read_file(path, _layout(write, expected))
-            assert (reported(decoded), decoded.batch.classes) == ([], expected)
-            np.testing.assert_array_equal(decoded.batch.probabilities, probabilities)
-            assert decoded.batch.labels is not None
-            assert decoded.batch.labels.tolist() == [places.index(index) for index in LABELS.tolist()]
+            assert (reported(decoded), decoded.classes) == ([], expected)
+            np.testing.assert_array_equal(decoded.records.vectors, probabilities)
+            assert decoded.records.labels is not None
+            assert decoded.records.labels.tolist() == [places.index(index) for index in LABELS.tolist()]
 
 
 @pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES, *INTEGER_FORMATS, *OBJECT_FORMATS])
@@ -148,23 +147,23 @@ def test_classes_taken_from_a_file_in_lexical_order_fit_one_in_natural_order(
 ) -> None:
     """The order of the first file becomes that of the reference."""
     lexical = tuple(sorted(NUMBERED))
-    first = read_file(_write(tmp_path / f"a{suffix}", write, NUMBERED, lexical), _layout(write, None)).batch
+    first = read_file(_write(tmp_path / f"a{suffix}", write, NUMBERED, lexical), _layout(write, None))
     assert first.classes == lexical
-    second = read_file(_write(tmp_path / f"b{suffix}", write, NUMBERED, NUMBERED), _layout(write, first.classes)).batch
-    np.testing.assert_array_equal(second.probabilities, first.probabilities)
-    assert first.labels is not None
-    assert second.labels is not None
-    assert second.labels.tolist() == first.labels.tolist()
+    second = read_file(_write(tmp_path / f"b{suffix}", write, NUMBERED, NUMBERED), _layout(write, first.classes))
+    np.testing.assert_array_equal(second.records.vectors, first.records.vectors)
+    assert first.records.labels is not None
+    assert second.records.labels is not None
+    assert second.records.labels.tolist() == first.records.labels.tolist()
 
 
 @pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES])
 def test_a_reference_without_names_takes_the_order_of_the_file(write: Writer, suffix: str, tmp_path: Path) -> None:
     """Names other than the reference's numbers have no order of their own."""
     path = _write(tmp_path / f"a{suffix}", write, NAMED, NAMED)
-    layout = Layout(class_columns=_layout(write, None).class_columns, classes=NUMBERED)
+    layout = offline_schema(class_columns=_layout(write, None).fields.class_columns, classes=NUMBERED)
     decoded = read_file(path, layout)
-    np.testing.assert_array_equal(decoded.batch.probabilities, accept(VECTORS, Layout()).batch.probabilities)
-    assert decoded.batch.classes == NUMBERED
+    np.testing.assert_array_equal(decoded.records.vectors, accept(VECTORS, offline_schema()).records.vectors)
+    assert decoded.classes == NUMBERED
 
 
 @pytest.mark.parametrize(("write", "suffix"), [*COLUMN_FORMATS, NPZ_WITH_NAMES, *INTEGER_FORMATS])
@@ -174,7 +173,7 @@ def test_numbered_classes_do_not_match_named_ones(write: Writer, suffix: str, tm
     layout = _layout(write, NAMED)
     if suffix == ".jsonl":  # each line is rejected for itself
         decoded = read_file(path, layout)
-        assert dict(decoded.rejections.counts) == {"unknown_class": 40}
+        assert dict(decoded.rejections.reasons) == {"unknown_class": 40}
         return
     with pytest.raises(InvalidInput, match=r"expected the classes wolf, bear, .* found 0, 1, .*\(unknown_class\)"):
         read_file(path, layout)
@@ -200,9 +199,9 @@ def test_numbers_in_lexical_order_are_not_the_order_of_classes(tmp_path: Path) -
     shifted = [str(index + 1) for index in range(11)]
     for names, taken in ((shifted, True), (sorted(shifted), False)):
         _csv(tmp_path / "a.csv", dict(zip(names, VECTORS.T, strict=True)), ["0"] * 40)
-        layout = Layout(class_columns=("prob_*",), classes=NUMBERED)
+        layout = offline_schema(class_columns=("prob_*",), classes=NUMBERED)
         if taken:
-            np.testing.assert_allclose(read_file(tmp_path / "a.csv", layout).batch.probabilities, VECTORS, atol=1e-6)
+            np.testing.assert_allclose(read_file(tmp_path / "a.csv", layout).records.vectors, VECTORS, atol=1e-6)
         else:
             with pytest.raises(InvalidInput, match="unknown_class"):
                 read_file(tmp_path / "a.csv", layout)

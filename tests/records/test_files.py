@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import InvalidInput
-from monitor.records.layout import Layout
-from monitor.records.offline.files import read_file
-from monitor.records.rejections import Reason, Rejection, Rejections, preview
+from monitor.records.offline import offline_schema, read_file
+from monitor.records.rejections import Reason, RejectedRecord, Rejection, RejectionProblem, Rejections, preview
 from tests.records.record_files import GOOD, write_records
 
 
@@ -16,25 +15,25 @@ from tests.records.record_files import GOOD, write_records
 def test_an_unknown_suffix_is_rejected_with_the_known_ones(name: str, tmp_path: Path) -> None:
     """The format is never guessed from the content."""
     with pytest.raises(InvalidInput, match=r"expected a file named \.jsonl, \.ndjson, \.csv, .* found "):
-        read_file(tmp_path / name, Layout())
+        read_file(tmp_path / name, offline_schema())
 
 
 def test_a_path_that_is_no_file_is_rejected(tmp_path: Path) -> None:
     """A missing file, a directory and a pipe have different messages, and no pipe is waited for."""
     with pytest.raises(InvalidInput, match=r"a\.csv: expected a file, found none"):
-        read_file(tmp_path / "a.csv", Layout())
+        read_file(tmp_path / "a.csv", offline_schema())
     (tmp_path / "b.csv").mkdir()
     with pytest.raises(InvalidInput, match=r"b\.csv: expected a file, found a directory"):
-        read_file(tmp_path / "b.csv", Layout())
+        read_file(tmp_path / "b.csv", offline_schema())
     os.mkfifo(tmp_path / "c.csv")
     with pytest.raises(InvalidInput, match=r"c\.csv: expected a file, found something else"):
-        read_file(tmp_path / "c.csv", Layout())
+        read_file(tmp_path / "c.csv", offline_schema())
 
 
 def test_a_missing_label_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.npy").touch()
     with pytest.raises(InvalidInput, match=r"y\.npy: expected a file, found none"):
-        read_file(tmp_path / "a.npy", Layout(label_field="label"), labels=tmp_path / "y.npy")
+        read_file(tmp_path / "a.npy", offline_schema(label_field="label"), labels=tmp_path / "y.npy")
 
 
 def test_a_system_error_becomes_invalid_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +45,7 @@ def test_a_system_error_becomes_invalid_input(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Path, "open", reject)
     with pytest.raises(InvalidInput, match=r"records\.jsonl: expected a readable file, found Permission denied"):
-        read_file(path, Layout())
+        read_file(path, offline_schema())
 
 
 @pytest.mark.parametrize("suffix", [".JSONL", ".ndjson", ".Parquet", ".pq"])
@@ -54,7 +53,7 @@ def test_suffixes_have_other_spellings(suffix: str, tmp_path: Path) -> None:
     """Upper case, and the common alternatives."""
     usual = {".pq": ".parquet", ".ndjson": ".jsonl"}.get(suffix, suffix.lower())
     path = write_records(tmp_path, usual, [GOOD]).rename(tmp_path / f"b{suffix}")
-    assert len(read_file(path, Layout()).batch.probabilities) == 1
+    assert len(read_file(path, offline_schema()).records.vectors) == 1
 
 
 def test_a_rejection_is_one_sentence() -> None:
@@ -64,9 +63,9 @@ def test_a_rejection_is_one_sentence() -> None:
 
 
 def _rejections(*given: Reason) -> Rejections:
-    rejections = Rejections()
+    rejections = Rejections("line")
     for line, reason in enumerate(given, 2):
-        rejections.add(line, Rejection(f"line {line}", reason, "this", "that"))
+        rejections.add("", RejectedRecord(line, reason), RejectionProblem(reason, "this", "that"))
     return rejections
 
 
@@ -92,7 +91,9 @@ def test_rejections_beyond_the_fifth_are_counted_by_reason() -> None:
 
 
 def test_many_rejections_are_counted_with_separators(tmp_path: Path) -> None:
-    lines = str(read_file(write_records(tmp_path, ".jsonl", [[2.0, 0.0]] * 1_234), Layout()).rejections).splitlines()
+    lines = str(
+        read_file(write_records(tmp_path, ".jsonl", [[2.0, 0.0]] * 1_234), offline_schema()).rejections
+    ).splitlines()
     assert (lines[0], lines[-1], len(lines)) == (
         "1,234 bad records",
         "  and 1,229 more: 1,234 above_one in all",

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from monitor.records.id_hash import hash_ids
-from monitor.records.layout import OutputKind
-from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
+from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, TimeUnit
 from monitor.records.rejections import Reason
 from tests.records.messages import FIRST_OFFSET, STAMPED, message, receive, receiver
 from tests.records.streams import GOOD, KEY, MODEL, RECORD, reasons_of, vectors_of

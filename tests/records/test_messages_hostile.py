@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from monitor.records.message_forms import MOST_ITEMS
+from monitor.records.messages import MOST_ITEMS
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import RecordFields
 from tests.records.messages import message, receive, receiver

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from monitor.records.id_hash import hash_ids
-from monitor.records.layout import OutputKind
-from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields
 from tests.records.messages import FIRST_OFFSET, STAMPED, message, receive, receiver
 from tests.records.streams import CLASSES, GOOD, KEY, MODEL, RECORD, reasons_of, vectors_of
 

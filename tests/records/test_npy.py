@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from monitor.errors import InvalidInput, UsageError
-from monitor.records.layout import Layout, OutputKind
-from monitor.records.offline.files import read_file
+from monitor.records.offline import offline_schema, read_file
+from monitor.records.record_schema import OutputKind
 from tests.records.record_files import GOOD, reported
 
 ROWS = np.array([GOOD, [0.2, 0.2, 0.6], [0.1, 0.8, 0.1]])
-LABELLED = Layout(label_field="label")
+LABELLED = offline_schema(label_field="label")
 
 
 def _npy(array: np.ndarray) -> bytes:
@@ -70,11 +70,11 @@ def test_an_inconsistent_header_fails_the_file(content: bytes, message: str, tmp
     path = tmp_path / "a.npy"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=message):
-        read_file(path, Layout())
+        read_file(path, offline_schema())
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("probs.npy", content)
     with pytest.raises(InvalidInput, match=message):
-        read_file(tmp_path / "a.npz", Layout())
+        read_file(tmp_path / "a.npz", offline_schema())
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_an_inconsistent_header_fails_the_file(content: bytes, message: str, tmp
 def test_an_unusual_but_valid_array_is_read(array: np.ndarray, tmp_path: Path) -> None:
     """Any byte order, memory order and size."""
     np.save(tmp_path / "a.npy", array)
-    decoded = read_file(tmp_path / "a.npy", Layout(classes=("a", "b", "c")))
-    np.testing.assert_allclose(decoded.batch.probabilities, array.astype(float), rtol=1e-6)
+    decoded = read_file(tmp_path / "a.npy", offline_schema(classes=("a", "b", "c")))
+    np.testing.assert_allclose(decoded.records.vectors, array.astype(float), rtol=1e-6)
 
 
 def test_labels_of_an_npy_file_come_from_another_file(tmp_path: Path) -> None:
@@ -99,15 +99,15 @@ def test_labels_of_an_npy_file_come_from_another_file(tmp_path: Path) -> None:
     np.save(outputs, ROWS)
     np.save(labels, np.array([0, 2, 7]))
     decoded = read_file(outputs, LABELLED, labels=labels)
-    assert decoded.batch.labels is not None
-    assert decoded.batch.labels.tolist() == [0, 2]
+    assert decoded.records.labels is not None
+    assert decoded.records.labels.tolist() == [0, 2]
     assert reported(decoded) == ["row 3: expected one of the classes 0, 1, 2, found 7 (label_out_of_range)"]
     with pytest.raises(InvalidInput, match=r"a second \.npy file with the labels \(--labels; .*\), or an \.npz"):
         read_file(outputs, LABELLED)
     with pytest.raises(UsageError, match=r"expected a file of labels only beside an \.npy file"):
         read_file(tmp_path / "a.jsonl", LABELLED, labels=labels)
     with pytest.raises(InvalidInput, match=r"no class columns for an \.npy file"):
-        read_file(outputs, Layout(class_columns=("prob_*",)))
+        read_file(outputs, offline_schema(class_columns=("prob_*",)))
     np.save(labels, np.array([0, 2]))
     with pytest.raises(InvalidInput, match="expected 3 labels, one per row, found 2"):
         read_file(outputs, LABELLED, labels=labels)
@@ -117,11 +117,11 @@ def test_arrays_of_an_npz_file_are_found_by_name(tmp_path: Path) -> None:
     """A missing one is reported with the existing names."""
     path = tmp_path / "a.npz"
     np.savez_compressed(path, source_probs=ROWS, source_labels=np.array([0, 2, 1]))
-    decoded = read_file(path, Layout(vector_field="source_probs", label_field="source_labels"))
-    assert decoded.batch.labels is not None
-    assert decoded.batch.labels.tolist() == [0, 2, 1]
+    decoded = read_file(path, offline_schema(vector_field="source_probs", label_field="source_labels"))
+    assert decoded.records.labels is not None
+    assert decoded.records.labels.tolist() == [0, 2, 1]
     with pytest.raises(InvalidInput, match="an array named probs, found the arrays source_probs, source_labels"):
-        read_file(path, Layout())
+        read_file(path, offline_schema())
 
 
 def test_an_npz_file_may_name_its_classes(tmp_path: Path) -> None:
@@ -129,16 +129,16 @@ def test_an_npz_file_may_name_its_classes(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, probs=ROWS, label=np.array(["owl", "cat", "dog"]), classes=np.array(["cat", "dog", "owl"]))
     decoded = read_file(path, LABELLED)
-    assert decoded.batch.classes == ("cat", "dog", "owl")
-    assert decoded.batch.labels is not None
-    assert decoded.batch.labels.tolist() == [2, 0, 1]
-    reordered = read_file(path, Layout(classes=("owl", "cat", "dog")))
-    np.testing.assert_array_equal(reordered.batch.probabilities, decoded.batch.probabilities[:, [2, 0, 1]])
+    assert decoded.classes == ("cat", "dog", "owl")
+    assert decoded.records.labels is not None
+    assert decoded.records.labels.tolist() == [2, 0, 1]
+    reordered = read_file(path, offline_schema(classes=("owl", "cat", "dog")))
+    np.testing.assert_array_equal(reordered.records.vectors, decoded.records.vectors[:, [2, 0, 1]])
     with pytest.raises(InvalidInput, match="expected the classes cat, dog, emu, found cat, dog, owl"):
-        read_file(path, Layout(classes=("cat", "dog", "emu")))
+        read_file(path, offline_schema(classes=("cat", "dog", "emu")))
     np.savez(path, probs=ROWS, classes=np.array(["cat", "dog"]))
     with pytest.raises(InvalidInput, match="expected 3 different class names, found 2: cat, dog"):
-        read_file(path, Layout())
+        read_file(path, offline_schema())
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_an_npz_file_may_name_its_classes(tmp_path: Path) -> None:
 def test_invalid_class_names_fail_an_npz_file(names: np.ndarray, message: str, tmp_path: Path) -> None:
     """Ignoring them would assume the order of the array."""
     np.savez(tmp_path / "a.npz", probs=ROWS, classes=names)
-    for layout in (Layout(), Layout(classes=("cat", "dog", "owl"))):
+    for layout in (offline_schema(), offline_schema(classes=("cat", "dog", "owl"))):
         with pytest.raises(InvalidInput, match=rf"a\.npz.*: expected .*{message}"):
             read_file(tmp_path / "a.npz", layout)
 
@@ -167,31 +167,31 @@ def test_invalid_class_names_fail_an_npz_file(names: np.ndarray, message: str, t
 def test_an_array_named_classes_may_be_the_labels(tmp_path: Path) -> None:
     """If configured as the label field, it is no list of names."""
     np.savez(tmp_path / "a.npz", probs=ROWS, classes=np.array([0.0, 2.0, 1.0]))
-    decoded = read_file(tmp_path / "a.npz", Layout(label_field="classes"))
-    assert decoded.batch.labels is not None
-    assert (decoded.batch.labels.tolist(), decoded.batch.classes) == ([0, 2, 1], ("0", "1", "2"))
+    decoded = read_file(tmp_path / "a.npz", offline_schema(label_field="classes"))
+    assert decoded.records.labels is not None
+    assert (decoded.records.labels.tolist(), decoded.classes) == ([0, 2, 1], ("0", "1", "2"))
 
 
 def test_scores_in_an_npz_file_are_of_the_second_class(tmp_path: Path) -> None:
     """Class names in another order are an error, since a score cannot be reordered."""
     path = tmp_path / "a.npz"
     np.savez(path, score=np.array([0.25, 1.0]), classes=np.array(["well", "ill"]))
-    decoded = read_file(path, Layout(OutputKind.SCORE))
-    assert (decoded.batch.probabilities.tolist(), decoded.batch.classes) == ([[0.75, 0.25], [0, 1]], ("well", "ill"))
+    decoded = read_file(path, offline_schema(OutputKind.SCORE))
+    assert (decoded.records.vectors.tolist(), decoded.classes) == ([[0.75, 0.25], [0, 1]], ("well", "ill"))
     with pytest.raises(InvalidInput, match="expected scores of the class well, found scores of the class ill"):
-        read_file(path, Layout(OutputKind.SCORE, classes=("ill", "well")))
+        read_file(path, offline_schema(OutputKind.SCORE, classes=("ill", "well")))
 
 
 def test_class_columns_of_an_npz_file_are_arrays_of_one_length(tmp_path: Path) -> None:
     """One array per class, stacked in file order."""
     path = tmp_path / "a.npz"
     np.savez(path, prob_cat=ROWS[:, 0], other=np.array(1), prob_dog=1 - ROWS[:, 0])
-    decoded = read_file(path, Layout(class_columns=("prob_*",)))
-    assert decoded.batch.classes == ("cat", "dog")
-    np.testing.assert_allclose(decoded.batch.probabilities[:, 0], ROWS[:, 0], rtol=1e-6)
+    decoded = read_file(path, offline_schema(class_columns=("prob_*",)))
+    assert decoded.classes == ("cat", "dog")
+    np.testing.assert_allclose(decoded.records.vectors[:, 0], ROWS[:, 0], rtol=1e-6)
     np.savez(path, prob_cat=ROWS[:, 0], prob_dog=ROWS[:2, 0])
     with pytest.raises(InvalidInput, match="class columns of one length, found shapes"):
-        read_file(path, Layout(class_columns=("prob_*",)))
+        read_file(path, offline_schema(class_columns=("prob_*",)))
 
 
 def test_38_an_archive_that_would_be_too_large_is_rejected_unread(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_38_an_archive_that_would_be_too_large_is_rejected_unread(tmp_path: Path
         place = honest.find(b"PK\x01\x02", place + 1)
     path.write_bytes(lying)
     with pytest.raises(InvalidInput, match=r"at most 4 GiB uncompressed, found 5\.6 GiB \(too_large\)"):
-        read_file(path, Layout())
+        read_file(path, offline_schema())
 
 
 def test_a_damaged_archive_fails_as_a_whole(tmp_path: Path) -> None:
@@ -222,8 +222,8 @@ def test_a_damaged_archive_fails_as_a_whole(tmp_path: Path) -> None:
     for damaged in (b"", b"PK", content[:50], content[: len(content) // 2], content[:-1], bytes(flipped)):
         path.write_bytes(damaged)
         with pytest.raises(InvalidInput, match="bad_file"):
-            read_file(path, Layout())
+            read_file(path, offline_schema())
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("probs.npy", _npy(ROWS))
     with pytest.raises(InvalidInput, match="expected arrays stored or deflated"):
-        read_file(path, Layout())
+        read_file(path, offline_schema())

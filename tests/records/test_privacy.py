@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import CpcmonError
-from monitor.records.layout import Layout, OutputKind
+from monitor.records.offline import offline_schema
+from monitor.records.record_schema import OutputKind, RecordSchema
 from tests.records.record_files import read_bytes
 
 MARKER = "ZZPATIENT"
-VECTOR = Layout(classes=("cat", "dog"))
-UNKNOWN = Layout()
-LABELLED = Layout(label_field="label", classes=("cat", "dog"))
-COLUMNS = Layout(class_columns=("prob_*",), label_field="label")
-LISTED = Layout(class_columns=("prob_cat", "prob_dog"))
-SCORE = Layout(OutputKind.SCORE)
-LOGITS = Layout(OutputKind.LOGITS, "probs")
+VECTOR = offline_schema(classes=("cat", "dog"))
+UNKNOWN = offline_schema()
+LABELLED = offline_schema(label_field="label", classes=("cat", "dog"))
+COLUMNS = offline_schema(class_columns=("prob_*",), label_field="label")
+LISTED = offline_schema(class_columns=("prob_cat", "prob_dog"))
+SCORE = offline_schema(OutputKind.SCORE)
+LOGITS = offline_schema(OutputKind.LOGITS, "probs")
 
 JSON_LINES = [
     pytest.param("ZZPATIENT", id="no JSON"),
@@ -107,7 +108,7 @@ CSV_FILES = [
 ]
 
 
-def _output(folder: Path, name: str, text: str, layout: Layout) -> str:
+def _output(folder: Path, name: str, text: str, layout: RecordSchema) -> str:
     """Return all text that reading a file produces."""
     try:
         decoded = read_bytes(folder, name, text.encode(), layout)

@@ -2,9 +2,8 @@
 
 import re
 
-from monitor.records.layout import OutputKind
 from monitor.records.record_batch import SUFFIXES
-from monitor.records.record_schema import TimeUnit
+from monitor.records.record_schema import OutputKind, TimeUnit
 from monitor.records.rejections import Reason
 from tests.conftest import ROOT
 from tests.records.streams import decode_text, stream

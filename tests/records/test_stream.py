@@ -12,11 +12,9 @@ import pytest
 
 from monitor.core.recent_ids import NO_ID
 from monitor.errors import UsageError
-from monitor.records.decoder import MAX_LINE_BYTES
 from monitor.records.id_hash import hash_ids
-from monitor.records.layout import OutputKind
-from monitor.records.record_batch import Format, TextPiece
-from monitor.records.record_schema import ModelFormat, RecordFields, TimeUnit
+from monitor.records.record_batch import MAX_LINE_BYTES, Format, TextPiece
+from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, TimeUnit
 from monitor.records.rejections import Reason, RejectedFile
 from tests.records.streams import (
     ALL_FORMATS,

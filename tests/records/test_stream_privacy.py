@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from monitor.errors import CpcmonError
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import RecordFields
 from tests.records.streams import GOOD, RECORD, decode_file, npy, npz, stream, table, write
@@ -64,7 +64,7 @@ def _chain(error: BaseException | None) -> str:
     return "" if error is None else f"{error}\n{error!r}\n{_chain(error.__cause__)}{_chain(error.__context__)}"
 
 
-def _output(decoder: StreamDecoder, content: bytes, format_: Format) -> str:
+def _output(decoder: RecordDecoder, content: bytes, format_: Format) -> str:
     try:
         if format_.grows:
             return _everything(decoder.text(TextPiece("file#1", format_, content)))

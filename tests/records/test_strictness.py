@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from monitor.errors import UsageError
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.hints import COMMAND_LINE
 from monitor.records.record_batch import Format, RecordBatch
 from monitor.records.record_schema import ModelFormat, RecordFields
@@ -196,10 +196,10 @@ def test_hints_may_be_worded_for_the_command_line() -> None:
     """By default they name settings of the configuration."""
     records = [RECORD | {"probs": [-3.0, 5.0, float(place)], "time": 1.76e12} for place in range(40)]
     text = b"".join(json.dumps(record).encode() + b"\n" for record in records)
-    by_default = StreamDecoder((MODEL,), hash_key=KEY)
+    by_default = RecordDecoder((MODEL,), hash_key=KEY)
     hints = ("looks like logits: set kind: logits", "times look like milliseconds: set time_unit: ms")
     assert decode_text(text, decoder=by_default).hints == {"density": hints}
-    decoder = StreamDecoder((MODEL,), hash_key=KEY, wording=COMMAND_LINE)
+    decoder = RecordDecoder((MODEL,), hash_key=KEY, wording=COMMAND_LINE)
     hints = ("looks like logits: add --kind logits", "times look like milliseconds: add --time-unit ms")
     assert decode_text(text, decoder=decoder).hints == {"density": hints}
     columns = b"prob_cat,prob_dog,prob_owl\n0.7,0.2,0.1\n"

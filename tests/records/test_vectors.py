@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from monitor.errors import InvalidInput
-from monitor.records.layout import MAX_CLASSES, Layout, OutputKind
-from monitor.records.offline.offline_batch import accept
+from monitor.records.offline import accept, offline_schema
+from monitor.records.record_schema import MAX_CLASSES, OutputKind, RecordSchema
 from tests.records.record_files import reported
 
 LOGITS = np.array([[2.0, 1.0, -3.0], [0.0, 0.0, 0.0], [900.0, -900.0, 5.0]])
@@ -38,8 +38,8 @@ def test_every_row_is_accepted_or_rejected(matrix: np.ndarray, kind: OutputKind)
     """Accepted rows are probabilities that sum to 1, and no row is lost."""
     before = matrix.copy()
     matrix.flags.writeable = False
-    decoded = accept(matrix, Layout(kind))
-    probabilities = decoded.batch.probabilities
+    decoded = accept(matrix, offline_schema(kind))
+    probabilities = decoded.records.vectors
     assert len(probabilities) + decoded.rejections.total == len(matrix)
     assert ((probabilities >= 0) & (probabilities <= 1)).all()
     np.testing.assert_allclose(probabilities.sum(axis=1, dtype=np.float64), 1, atol=1e-6)
@@ -51,17 +51,17 @@ def test_every_row_is_accepted_or_rejected(matrix: np.ndarray, kind: OutputKind)
 @given(matrix=arrays.arrays(np.float64, st.integers(0, 8), elements=st.floats(width=64)))
 def test_every_score_is_accepted_or_rejected(matrix: np.ndarray) -> None:
     """By the same rules."""
-    decoded = accept(matrix, Layout(OutputKind.SCORE))
-    assert len(decoded.batch.probabilities) + decoded.rejections.total == len(matrix)
-    assert decoded.batch.probabilities.shape[1] == 2
-    np.testing.assert_allclose(decoded.batch.probabilities.sum(axis=1), 1, atol=1e-6)
+    decoded = accept(matrix, offline_schema(OutputKind.SCORE))
+    assert len(decoded.records.vectors) + decoded.rejections.total == len(matrix)
+    assert decoded.records.vectors.shape[1] == 2
+    np.testing.assert_allclose(decoded.records.vectors.sum(axis=1), 1, atol=1e-6)
 
 
 def test_an_accepted_vector_is_divided_by_its_sum_in_float64_then_rounded() -> None:
     """The order of operations is part of the method, to the last bit."""
     raw = np.random.default_rng(1).dirichlet(np.ones(7), 200).round(4)
     expected = (raw / raw.sum(axis=1, keepdims=True)).astype(np.float32)
-    np.testing.assert_array_equal(accept(raw, Layout()).batch.probabilities, expected)
+    np.testing.assert_array_equal(accept(raw, offline_schema()).records.vectors, expected)
 
 
 @pytest.mark.parametrize("kind", [OutputKind.LOGITS, OutputKind.LOGPROB, OutputKind.PERCENT, OutputKind.PROBS])
@@ -75,9 +75,9 @@ def test_all_kinds_of_the_same_outputs_agree(kind: OutputKind) -> None:
             OutputKind.PERCENT: probabilities * 100,
             OutputKind.PROBS: probabilities,
         }[kind]
-    decoded = accept(given_as, Layout(kind))
+    decoded = accept(given_as, offline_schema(kind))
     assert decoded.rejections.total == 0
-    np.testing.assert_allclose(decoded.batch.probabilities, probabilities, atol=1e-7)
+    np.testing.assert_allclose(decoded.records.vectors, probabilities, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -114,33 +114,33 @@ def test_all_kinds_of_the_same_outputs_agree(kind: OutputKind) -> None:
     ],
 )
 def test_messages_name_the_declared_kind(kind: OutputKind, row: list[float], sentence: str) -> None:
-    assert reported(accept(np.array([row]), Layout(kind))) == [f"row 1: expected {sentence}"]
+    assert reported(accept(np.array([row]), offline_schema(kind))) == [f"row 1: expected {sentence}"]
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100, 1000])
 def test_vectors_rounded_to_three_decimals_are_accepted_and_counted(classes: int) -> None:
     """The tolerance covers rounding for any number of classes."""
     raw = np.random.default_rng(classes).dirichlet(np.ones(classes), 300)
-    assert accept(raw.astype(np.float32), Layout()).batch.normalised == 0
-    decoded = accept(raw.round(3), Layout())
+    assert accept(raw.astype(np.float32), offline_schema()).records.normalised == 0
+    decoded = accept(raw.round(3), offline_schema())
     assert decoded.rejections.total == 0
-    assert (decoded.batch.normalised > 0) == (classes > 2)
+    assert (decoded.records.normalised > 0) == (classes > 2)
 
 
 @pytest.mark.parametrize(("total", "accepted"), [(1.0099, 1), (1.0101, 0), (0.9901, 1), (0.9899, 0)])
 def test_the_sum_may_be_off_by_one_percent(total: float, accepted: int) -> None:
     """Up to 25 classes."""
-    assert len(accept(np.array([[total / 2, total / 2]]), Layout()).batch.probabilities) == accepted
+    assert len(accept(np.array([[total / 2, total / 2]]), offline_schema()).records.vectors) == accepted
 
 
 def test_byte_order_memory_order_and_type_do_not_matter() -> None:
     """Big-endian, Fortran-ordered, sliced and narrow floats."""
     raw = np.random.default_rng(3).dirichlet(np.ones(4), 50).astype(np.float32)
-    expected = accept(raw, Layout()).batch.probabilities
+    expected = accept(raw, offline_schema()).records.vectors
     for same in (raw.astype(">f4"), np.asfortranarray(raw), np.repeat(raw, 2, axis=0)[::2], raw.astype(np.longdouble)):
-        np.testing.assert_array_equal(accept(same, Layout()).batch.probabilities, expected)
-    assert accept(raw.astype(np.float16), Layout()).rejections.total == 0
-    assert accept(np.eye(3, dtype=np.int8), Layout()).batch.probabilities.tolist() == np.eye(3).tolist()
+        np.testing.assert_array_equal(accept(same, offline_schema()).records.vectors, expected)
+    assert accept(raw.astype(np.float16), offline_schema()).rejections.total == 0
+    assert accept(np.eye(3, dtype=np.int8), offline_schema()).records.vectors.tolist() == np.eye(3).tolist()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_byte_order_memory_order_and_type_do_not_matter() -> None:
         pytest.param(np.array([["1", "0"]]), "an array of real numbers, found an array of type <U1", id="texts"),
         pytest.param(np.array([[1j, 0]]), "an array of real numbers, found an array of type complex128", id="complex"),
         pytest.param(np.array([[1, None]]), "an array of numbers, found an array of Python objects", id="objects"),
-        pytest.param(np.array([0.5, 0.5]), r"\(or --kind score\), found an array of shape \(2,\)", id="one row"),
+        pytest.param(np.array([0.5, 0.5]), r"\(or kind score\), found an array of shape \(2,\)", id="one row"),
         pytest.param(np.array(0.5), r"one column per class, found an array of shape \(\)", id="a number"),
         pytest.param(np.ones((1, 2, 2)), r"one column per class, found an array of shape \(1, 2, 2\)", id="three axes"),
         pytest.param(np.zeros((0, MAX_CLASSES + 1)), "at most 20,000 classes, found", id="too many classes"),
@@ -158,36 +158,36 @@ def test_byte_order_memory_order_and_type_do_not_matter() -> None:
 )
 def test_an_array_of_another_type_or_shape_fails_as_a_whole(matrix: np.ndarray, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        accept(matrix, Layout())
+        accept(matrix, offline_schema())
 
 
 def test_a_matrix_is_no_score() -> None:
     """A column vector of scores is accepted."""
-    assert accept(np.array([[0.5], [1.0]]), Layout(OutputKind.SCORE)).batch.probabilities.tolist() == [
+    assert accept(np.array([[0.5], [1.0]]), offline_schema(OutputKind.SCORE)).records.vectors.tolist() == [
         [0.5, 0.5],
         [0, 1],
     ]
     with pytest.raises(InvalidInput, match=r"expected one score per row, found an array of shape \(1, 2\)"):
-        accept(np.array([[0.5, 0.5]]), Layout(OutputKind.SCORE))
+        accept(np.array([[0.5, 0.5]]), offline_schema(OutputKind.SCORE))
 
 
 def test_the_number_of_classes_is_limited() -> None:
     """From 2 to 20,000."""
-    assert reported(accept(np.array([[1.0]]), Layout())) == [
+    assert reported(accept(np.array([[1.0]]), offline_schema())) == [
         "row 1: expected a vector of 2 or more, found a vector of 1 (wrong_k)"
     ]
     widest = np.full((2, MAX_CLASSES), 1 / MAX_CLASSES)
-    assert accept(widest, Layout()).batch.probabilities.shape == (2, MAX_CLASSES)
+    assert accept(widest, offline_schema()).records.vectors.shape == (2, MAX_CLASSES)
 
 
 @pytest.mark.parametrize("records", [0, 1, 2])
 def test_few_records_are_returned_without_hints(records: int) -> None:
     """None, one and two."""
-    decoded = accept(np.full((records, 2), 0.5), Layout(classes=("a", "b")), [0] * records)
-    assert decoded.batch.probabilities.shape == (records, 2)
-    assert decoded.batch.labels is not None
-    assert decoded.batch.labels.shape == (records,)
-    assert (decoded.batch.classes, decoded.hints) == (("a", "b"), ())
+    decoded = accept(np.full((records, 2), 0.5), offline_schema(classes=("a", "b")), [0] * records)
+    assert decoded.records.vectors.shape == (records, 2)
+    assert decoded.records.labels is not None
+    assert decoded.records.labels.shape == (records,)
+    assert (decoded.classes, decoded.hints) == (("a", "b"), ())
 
 
 def test_only_the_first_five_rejections_are_reported_in_order() -> None:
@@ -195,7 +195,7 @@ def test_only_the_first_five_rejections_are_reported_in_order() -> None:
     matrix = np.full((5000, 300), 1 / 300)
     matrix[[4999, 17, 4000, 3, 90, 2500, 8]] = 0.0
     matrix[[17, 4000]] = np.nan
-    decoded = accept(matrix, Layout())
+    decoded = accept(matrix, offline_schema())
     assert [rejection.place for rejection in decoded.rejections.first] == [
         "row 4",
         "row 9",
@@ -203,34 +203,45 @@ def test_only_the_first_five_rejections_are_reported_in_order() -> None:
         "row 91",
         "row 2501",
     ]
-    assert dict(decoded.rejections.counts) == {"bad_sum": 5, "not_finite": 2}
-    assert len(decoded.batch.probabilities) == 4993
+    assert dict(decoded.rejections.reasons) == {"bad_sum": 5, "not_finite": 2}
+    assert len(decoded.records.vectors) == 4993
 
 
 @pytest.mark.parametrize(
     ("matrix", "layout", "hint"),
     [
-        pytest.param(_many(LOGITS, 60), Layout(), "looks like logits: add --kind logits", id="9 logits"),
+        pytest.param(_many(LOGITS, 60), offline_schema(), "looks like logits: add --kind logits", id="9 logits"),
         pytest.param(
-            _many(_softmax(LOGITS) * 100), Layout(), "looks like percentages: add --kind percent", id="10 percent"
+            _many(_softmax(LOGITS) * 100),
+            offline_schema(),
+            "looks like percentages: add --kind percent",
+            id="10 percent",
         ),
         pytest.param(
             _many(np.log([[0.5, 0.5], [0.9, 0.1]])),
-            Layout(),
+            offline_schema(),
             "looks like log-probabilities: add --kind logprob",
             id="11",
         ),
         pytest.param(
-            _many(PROBS), Layout(OutputKind.LOGITS), "looks like probabilities: add --kind probs", id="not logits"
+            _many(PROBS),
+            offline_schema(OutputKind.LOGITS),
+            "looks like probabilities: add --kind probs",
+            id="not logits",
         ),
         pytest.param(
-            _many(PROBS), Layout(OutputKind.PERCENT), "looks like probabilities: add --kind probs", id="not percent"
+            _many(PROBS),
+            offline_schema(OutputKind.PERCENT),
+            "looks like probabilities: add --kind probs",
+            id="not percent",
         ),
-        pytest.param(np.eye(3)[[0, 1, 2] * 20], Layout(), "an argmax seems to have been logged", id="13 one-hot"),
-        pytest.param(np.full((30, 2), 0.5), Layout(), "constant output", id="14 constant"),
+        pytest.param(
+            np.eye(3)[[0, 1, 2] * 20], offline_schema(), "an argmax seems to have been logged", id="13 one-hot"
+        ),
+        pytest.param(np.full((30, 2), 0.5), offline_schema(), "constant output", id="14 constant"),
     ],
 )
-def test_a_common_error_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: str) -> None:
+def test_a_common_error_gets_a_hint(matrix: np.ndarray, layout: RecordSchema, hint: str) -> None:
     """Nothing is converted automatically."""
     hints = accept(matrix, layout).hints
     assert len(hints) == 1
@@ -251,16 +262,16 @@ def test_a_common_error_gets_a_hint(matrix: np.ndarray, layout: Layout, hint: st
 )
 def test_a_hint_needs_twenty_records(rows: np.ndarray, kind: OutputKind, hint: str) -> None:
     """Of one file."""
-    assert accept(_many(rows, 19), Layout(kind)).hints == ()
-    (given_hint,) = accept(_many(rows, 20), Layout(kind)).hints
+    assert accept(_many(rows, 19), offline_schema(kind)).hints == ()
+    (given_hint,) = accept(_many(rows, 20), offline_schema(kind)).hints
     assert given_hint.startswith(hint)
 
 
 def test_a_hint_counts_invalid_records_only() -> None:
     """Valid records do not count towards the twenty."""
     good = _many(PROBS, 30)
-    assert accept(np.concatenate([good, _many(PROBS * 100, 19)]), Layout()).hints == ()
-    assert accept(np.concatenate([good, _many(PROBS * 100, 20)]), Layout()).hints == (
+    assert accept(np.concatenate([good, _many(PROBS * 100, 19)]), offline_schema()).hints == ()
+    assert accept(np.concatenate([good, _many(PROBS * 100, 20)]), offline_schema()).hints == (
         "looks like percentages: add --kind percent",
     )
 
@@ -269,5 +280,5 @@ def test_ordinary_outputs_get_no_hint() -> None:
     """Nor do a few bad records among many good ones."""
     raw = np.random.default_rng(5).dirichlet(np.ones(5), 100)
     raw[7] = [-1, 2, 3, 4, 5]
-    decoded = accept(raw, Layout())
+    decoded = accept(raw, offline_schema())
     assert (decoded.rejections.total, decoded.hints) == (1, ())

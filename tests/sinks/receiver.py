@@ -4,7 +4,6 @@ import json
 import queue
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -115,14 +114,6 @@ class Receiver:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + LONG_SECONDS
-    while not holds():
-        assert time.monotonic() < end, "timed out"
-        time.sleep(0.005)
 
 
 def alert(name: str = "accuracy_low", phase: AlertPhase = AlertPhase.FIRING, value: float | None = 0.71) -> AlertStatus:

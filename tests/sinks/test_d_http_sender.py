@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from monitor.config.config import Webhook
+from monitor.config.config import HttpTarget
 from monitor.sinks.http_sender import MAX_RESPONSE_BYTES, HttpSender, Outcome, is_forbidden
 from tests.servers import real_server
 from tests.sinks.receiver import Behaviour, Receiver, status
 
 
 def sender(url: str, *, timeout_seconds: float = 10.0, allow_link_local: bool = False, **options: Any) -> HttpSender:
-    return HttpSender(Webhook(url, timeout_seconds, allow_http=True, allow_link_local=allow_link_local), **options)
+    return HttpSender(HttpTarget(url, timeout_seconds, allow_http=True, allow_link_local=allow_link_local), **options)
 
 
 def resolving_to(*answers: str) -> tuple[Callable[..., list[tuple[Any, ...]]], list[str]]:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from monitor.config.config import Webhook
+from monitor.config.config import HttpTarget
 from monitor.core.alerts import AlertPhase
 from monitor.sinks.http_sender import HttpSender
 from monitor.sinks.notifications import MessageCounters, MessageQueue, WebhookSink
-from tests.sinks.receiver import Receiver, alert, eventually, report, segment, status
+from tests.sinks.receiver import Receiver, alert, report, segment, status
+from tests.waiting import wait_until
 
 Open = Callable[..., WebhookSink]
 
@@ -29,7 +30,7 @@ def to() -> Iterator[Open]:
     with ExitStack() as stack:
 
         def opened(url: str, notified: Any = (), *, timeout_seconds: float = 10.0) -> WebhookSink:
-            sender = HttpSender(Webhook(url, timeout_seconds=timeout_seconds, allow_http=True))
+            sender = HttpSender(HttpTarget(url, timeout_seconds=timeout_seconds, allow_http=True))
             sink = WebhookSink(MessageQueue("webhook", sender, first_wait_seconds=0.01), notified)
             stack.callback(sink.close)
             return sink
@@ -42,7 +43,7 @@ def test_a_message_has_every_documented_key(to: Open) -> None:
         sink = to(receiver.url())
         sink.publish(report(segment(OK), segment(FIRING, of=SITE)))
         got = receiver.get()
-        eventually(lambda: sink.queue.counters().sent == 1)
+        wait_until(lambda: sink.queue.counters().sent == 1)
         assert receiver.received.empty()
     body = got.json
     assert len(body.pop("id")) == 32
@@ -84,7 +85,7 @@ def test_an_alert_is_two_messages_for_any_number_of_reports(to: Open) -> None:
         bodies = [receiver.get().json for _ in range(2)]
         sink.publish(report(segment(replace(FIRING, since=FIRING.since + 7200))))
         bodies.append(receiver.get().json)
-        eventually(lambda: sink.queue.counters().sent == 3)
+        wait_until(lambda: sink.queue.counters().sent == 3)
         assert receiver.received.empty()
     assert [(body["status"], body["reason"]) for body in bodies] == [
         ("firing", "fired"),
@@ -127,7 +128,7 @@ def test_e17_an_alert_that_is_no_longer_evaluated_is_resolved_as_gone(to: Open, 
         body = receiver.get().json
         sink.publish(report(segment(OK)))
         sink.forget("density")
-        eventually(lambda: sink.queue.counters().sent == 2)
+        wait_until(lambda: sink.queue.counters().sent == 2)
         assert receiver.received.empty()
     assert (body["status"], body["reason"], body["segment"], body["value"]) == ("resolved", "gone", "site=A", None)
 
@@ -159,7 +160,7 @@ def test_e8_a_restart_repeats_no_message(to: Open) -> None:
         sink.publish(report(segment(OK), model="other"))
         sink.publish(report(segment(FIRING, alert("silent", AlertPhase.PENDING)), segment(OK, of=SITE)))
         body = receiver.get().json
-        eventually(lambda: sink.queue.counters().sent == 1)
+        wait_until(lambda: sink.queue.counters().sent == 1)
         assert receiver.received.empty()
         assert sink.firing == {("density", "all", "accuracy_low")}
     assert (body["segment"], body["status"], body["reason"]) == ("site=A", "resolved", "recovered")
@@ -185,10 +186,10 @@ def test_d3_user_and_password_are_sent_and_shown_nowhere(to: Open, caplog: pytes
         sink = to(url)
         sink.publish(report(segment(FIRING)))
         got = receiver.get()
-        eventually(lambda: sink.queue.counters().failed == 1)
+        wait_until(lambda: sink.queue.counters().failed == 1)
     assert got.headers["authorization"] == f"Basic {encoded}"
     assert got.path == "/hook/t0ken?key=k3y"
-    shown = "".join(str(record.__dict__) for record in caplog.records) + repr(Webhook(url)) + repr(sink)
+    shown = "".join(str(record.__dict__) for record in caplog.records) + repr(HttpTarget(url)) + repr(sink)
     assert "found 500" in shown
     assert "found 404" in shown
     for secret in ("nurse", "s3cr3t", encoded, "t0ken", "k3y"):
@@ -199,7 +200,7 @@ def test_d14_a_redirect_is_counted_and_not_followed(to: Open) -> None:
     with Receiver(status(307, Location="http://169.254.169.254/latest/meta-data/")) as receiver:
         sink = to(receiver.url())
         sink.publish(report(segment(FIRING)))
-        eventually(lambda: sink.queue.counters().redirected == 1)
+        wait_until(lambda: sink.queue.counters().redirected == 1)
         receiver.get()
         assert receiver.received.empty()
     assert sink.queue.counters() == MessageCounters(redirected=1)
@@ -208,7 +209,7 @@ def test_d14_a_redirect_is_counted_and_not_followed(to: Open) -> None:
 def test_d14_a_forbidden_address_is_counted_as_failed(to: Open) -> None:
     sink = to("http://169.254.169.254/latest/meta-data/")
     sink.publish(report(segment(FIRING)))
-    eventually(lambda: sink.queue.counters() == MessageCounters(failed=1))
+    wait_until(lambda: sink.queue.counters() == MessageCounters(failed=1))
 
 
 def test_d15_a_failing_receiver_gets_the_message_when_it_is_back(to: Open) -> None:
@@ -218,7 +219,7 @@ def test_d15_a_failing_receiver_gets_the_message_when_it_is_back(to: Open) -> No
         sink.publish(report(segment(FIRING)))
         sink.publish(report(segment(OK)))
         bodies = [receiver.get().json for _ in range(5)]
-        eventually(lambda: sink.queue.counters().sent == 2)
+        wait_until(lambda: sink.queue.counters().sent == 2)
     assert [body["status"] for body in bodies] == ["firing"] * 4 + ["resolved"]
     assert len({body["id"] for body in bodies}) == 2
     assert sink.queue.counters() == MessageCounters(sent=2)

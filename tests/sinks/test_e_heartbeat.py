@@ -6,11 +6,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from monitor.config.config import Heartbeat
+from monitor.config.config import HttpTarget
 from monitor.core.estimate import WindowState
 from monitor.sinks.http_sender import HttpSender
 from monitor.sinks.notifications import HeartbeatSink, MessageQueue
-from tests.sinks.receiver import Receiver, eventually, report, segment, status
+from tests.sinks.receiver import Receiver, report, segment, status
+from tests.waiting import wait_until
 
 Open = Callable[..., HeartbeatSink]
 
@@ -21,7 +22,7 @@ def to() -> Iterator[Open]:
     with ExitStack() as stack:
 
         def opened(url: str, every_seconds: float = 0.01) -> HeartbeatSink:
-            sender = HttpSender(Heartbeat(url, allow_http=True))
+            sender = HttpSender(HttpTarget(url, allow_http=True))
             sink = HeartbeatSink(MessageQueue("heartbeat", sender, retry_seconds=0.0), every_seconds)
             stack.callback(sink.close)
             return sink
@@ -58,7 +59,7 @@ def test_e19_each_report_causes_a_heartbeat_and_silence_causes_none(to: Open) ->
             sink.publish(report(segment()))
             got = receiver.get()
             assert (got.method, got.path, got.body) == ("GET", "/ping?x=1", b"")
-            eventually(lambda count=count: finished(sink) == (count, 0))  # type: ignore[misc]
+            wait_until(lambda count=count: finished(sink) == (count, 0))  # type: ignore[misc]
         sink.forget("density")
         sink.close()
         assert receiver.received.empty()
@@ -72,7 +73,7 @@ def test_e19_an_evaluation_that_failed_in_every_window_causes_no_heartbeat(to: O
         sink.publish(report())
         sink.publish(report(segment(state=WindowState.ERROR), segment(of=(("site", "A"),), state=WindowState.WARMING)))
         receiver.get()
-        eventually(lambda: finished(sink) == (1, 0))
+        wait_until(lambda: finished(sink) == (1, 0))
         sink.close()
         assert receiver.received.empty()
 
@@ -85,9 +86,9 @@ def test_e19_a_failed_heartbeat_is_counted_and_not_retried(to: Open, caplog: pyt
         for sent, failed in ((0, 1), (0, 2), (1, 2)):
             sink.publish(report(segment()))
             receiver.get()
-            eventually(lambda wanted=(sent, failed): finished(sink) == wanted)  # type: ignore[misc]
+            wait_until(lambda wanted=(sent, failed): finished(sink) == wanted)  # type: ignore[misc]
         assert receiver.received.empty()
-        eventually(lambda: len(caplog.records) == 2)
+        wait_until(lambda: len(caplog.records) == 2)
     assert [one.getMessage() for one in caplog.records] == [
         "heartbeat: delivery failed",
         "heartbeat: delivery works again",

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from monitor.config.config import Webhook
+from monitor.config.config import HttpTarget
 from monitor.sinks.http_sender import Answer, HttpSender, Outcome
 from monitor.sinks.notifications import Key, MessageCounters, MessageQueue
-from tests.sinks.receiver import LONG_SECONDS, eventually
+from tests.sinks.receiver import LONG_SECONDS
+from tests.waiting import wait_until
 
 LOW: Key = ("density", "all", "accuracy_low")
 SILENT: Key = ("density", "all", "silent")
@@ -21,7 +22,7 @@ class FakeSender(HttpSender):
     """Records bodies, and waits for the test to give each its outcome."""
 
     def __init__(self) -> None:
-        super().__init__(Webhook("http://hook.example/"))
+        super().__init__(HttpTarget("http://hook.example/"))
         self.bodies: queue.Queue[bytes | None] = queue.Queue()
         self.outcomes: queue.Queue[Outcome] = queue.Queue()
 
@@ -60,7 +61,7 @@ def test_messages_are_delivered_in_order(opened: Open) -> None:
     assert one.counters().waiting == 2
     assert one.undelivered() == {LOW, SILENT}
     assert [sender.next(Outcome.SENT), sender.next(Outcome.SENT)] == [b"1", b"2"]
-    eventually(lambda: one.counters() == MessageCounters(sent=2))
+    wait_until(lambda: one.counters() == MessageCounters(sent=2))
     assert one.undelivered() == set()
 
 
@@ -70,10 +71,10 @@ def test_d15_a_full_queue_drops_its_oldest_message(opened: Open) -> None:
     for body in (b"1", b"2", b"3"):
         one.put(LOW, body)
         if body == b"1":
-            eventually(lambda: not sender.bodies.empty())
+            wait_until(lambda: not sender.bodies.empty())
     assert one.counters() == MessageCounters(dropped=1, waiting=2)
     assert [sender.next(outcome) for outcome in (Outcome.RETRY, Outcome.SENT, Outcome.SENT)] == [b"1", b"2", b"3"]
-    eventually(lambda: one.counters() == MessageCounters(sent=2, dropped=1))
+    wait_until(lambda: one.counters() == MessageCounters(sent=2, dropped=1))
 
 
 def test_d15_a_message_fails_after_too_long(opened: Open) -> None:

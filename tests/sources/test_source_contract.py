@@ -1,18 +1,24 @@
 """The source checks, applied to the directory source, and to faulty sources that they must detect."""
 
 import json
+import re
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_schema import ModelFormat
 from monitor.sources.base import Delivery, Source
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
+from monitor.sources.registry import SOURCE_TYPES
 from monitor.testing.source_checks import check_source
+from tests.docs.markdown import PAGES
 
 KEY = b"0123456789abcdef"
 PRIVATE = "ZZPATIENT"
@@ -30,7 +36,7 @@ def put(tmp_path: Path) -> Callable[[int], None]:
 
 
 def _directory(folder: Path) -> DirectorySource:
-    decoder = StreamDecoder([ModelFormat("density", ("a", "b", "c"))], hash_key=KEY)
+    decoder = RecordDecoder([ModelFormat("density", ("a", "b", "c"))], hash_key=KEY)
     return DirectorySource("results", DirectoryOptions(folder), decoder, key=KEY)
 
 
@@ -38,11 +44,26 @@ def test_the_directory_source_passes_the_checks(tmp_path: Path, put: Callable[[i
     check_source(lambda: _directory(tmp_path), put, private_text=PRIVATE)
 
 
+def test_the_types_are_known_without_slow_libraries() -> None:
+    """Every command that reads a configuration imports them."""
+    script = "import sys, monitor.sources.registry; print({'kafka', 'pyarrow'} & sys.modules.keys())"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "set()\n"
+
+
+@pytest.mark.parametrize("type_name", SOURCE_TYPES)
+def test_the_page_of_a_type_lists_its_events(type_name: str) -> None:
+    """The closed list, in its order."""
+    section = PAGES[f"docs/{type_name}.md"].text.partition("## Events")[2]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [
+        str(name) for name in SOURCE_TYPES[type_name].EVENTS
+    ]
+
+
 class _Faulty(DirectorySource):
     """A source with one fault."""
 
     def __init__(self, folder: Path, fault: str) -> None:
-        decoder = StreamDecoder([ModelFormat("density", ("a", "b", "c"))], hash_key=KEY)
+        decoder = RecordDecoder([ModelFormat("density", ("a", "b", "c"))], hash_key=KEY)
         super().__init__("results", DirectoryOptions(folder), decoder, key=KEY)
         self.fault = fault
 
@@ -55,7 +76,11 @@ class _Faulty(DirectorySource):
 
     def poll(self, now: float) -> Iterator[Delivery]:  # type: ignore[override]
         for one in super().poll(now):
-            more: dict[str, Any] = {"tells": {"origin": f"{PRIVATE}.jsonl"}, "has no place": {"checkpoints": {}}}
+            more: dict[str, Any] = {
+                "tells": {"origin": f"{PRIVATE}.jsonl"},
+                "has no place": {"checkpoints": {}},
+                "invents": {"counted": Counter(surprises=1)},
+            }
             yield Delivery(**{name: getattr(one, name) for name in Delivery.__slots__} | more.get(self.fault, {}))
 
 
@@ -66,6 +91,7 @@ class _Faulty(DirectorySource):
         ("moves on", "delivered again after a rollback"),
         ("tells", "must not be logged"),
         ("has no place", "records must come with a checkpoint"),
+        ("invents", "counted events must be among the events of the type"),
     ],
 )
 def test_a_faulty_source_fails_the_checks(tmp_path: Path, put: Callable[[int], None], fault: str, claim: str) -> None:

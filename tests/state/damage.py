@@ -27,7 +27,7 @@ from monitor.core.window import Bounds
 from monitor.errors import StateLost
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.state import commit_plan as window_log
 from monitor.state.commit_plan import CommitPlan
 from monitor.state.evaluation_history import History
@@ -119,7 +119,7 @@ class Life:
             self.logged = self.state.past_events()
             options = ModelOptions("density", small_reference(), Bounds(records=600), Segmentation((("site",),)))
             self.model = ModelState(options)
-            decoder = StreamDecoder([options.format], hash_key=self.state.key)
+            decoder = RecordDecoder([options.format], hash_key=self.state.key)
             source = LinesSource(lines, decoder, at_once=at_once)
             self.ingestion = Ingestion(self.state, [self.model], [source], history=self.history)
             self.ingestion.start(NOW)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat
 from monitor.records.rejections import RejectedFile
@@ -25,7 +25,7 @@ from tests.torture.records import CLASSES, gzip_of, line_of, npz_of, seeded
 MAX_MEMORY_GROWTH = 2 << 30
 """In bytes."""
 
-DECODER = StreamDecoder([ModelFormat("density", CLASSES, segment_fields=("site",))], hash_key=bytes(16))
+DECODER = RecordDecoder([ModelFormat("density", CLASSES, segment_fields=("site",))], hash_key=bytes(16))
 
 
 def csv_of(numbers: list[int]) -> bytes:

@@ -22,11 +22,11 @@ from monitor.core.window import Bounds
 from monitor.errors import StatePaused
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
-from monitor.records.decoder import StreamDecoder
-from monitor.sources.directory.crash_guard import CrashGuard
+from monitor.records.decoder import RecordDecoder
+from monitor.sources.directory.directory_access import System
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
-from monitor.sources.directory.open_files import System
+from monitor.sources.directory.poll_context import CrashGuard
 from monitor.state.store import State
 from tests.torture.harness import reference, state_content
 from tests.torture.oracle import StateContent, compare
@@ -105,7 +105,7 @@ class ProcessRun:
         self.state = State.open(state)
         self.model = ModelState(options)
         self.system = InterruptedSystem()
-        decoder = StreamDecoder([options.format], hash_key=self.state.key)
+        decoder = RecordDecoder([options.format], hash_key=self.state.key)
         directory = DirectoryOptions(inbox, poll_seconds=0.2, settle_seconds=1.0, restat_seconds=0.6)
         self.guard = CrashGuard(state / "in_flight")
         self.source = DirectorySource(

@@ -8,14 +8,14 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from monitor.cli import main
-from monitor.records.decoder import StreamDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 
 POISON = b"poison"
 SLOW = b"slow"
 
 
-class _Poisoned(StreamDecoder):
+class _Poisoned(RecordDecoder):
     def text(self, piece: TextPiece) -> RecordBatch:
         _act_on(piece.data)
         return super().text(piece)
@@ -37,5 +37,5 @@ def _act_on(data: bytes) -> None:
 
 if __name__ == "__main__":
     build: Any = import_module("monitor.daemon.build")
-    build.StreamDecoder = _Poisoned
+    build.RecordDecoder = _Poisoned
     sys.exit(main())

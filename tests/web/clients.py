@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from monitor.web.server.limits import Closed
 from monitor.web.server.web_server import WebServer
+from tests.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,8 @@ class Client:
 
     def wait_for_closed(self, why: Closed, least: int = 1) -> int:
         """Wait for connections closed for a reason; returns their number."""
-        end = time.monotonic() + 15.0
-        while (count := self.server.counts().closed[why]) < least and time.monotonic() < end:
-            time.sleep(0.01)
-        return count
+        wait_until(lambda: self.server.counts().closed[why] >= least)
+        return self.server.counts().closed[why]
 
     def close(self) -> None:
         """Close all sockets."""

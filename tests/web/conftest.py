@@ -113,8 +113,6 @@ def site(reference: Reference) -> Site:
     name = next(iter(three_models()))
     return Site(
         reports=three_models,
-        healthy=lambda: (),
-        ready=lambda: (),
         now=lambda: NOW,
         version="1.2.3",
         settings=lambda: (Setting("storage.path", "state", 3), Setting("a.url", HIDDEN, None)),

@@ -6,7 +6,7 @@ from typing import Any
 
 from monitor.core.report import ModelReport
 from monitor.web.server.request import Response
-from monitor.web.site import Site
+from monitor.web.site import Health, Site
 from tests.web.sample_reports import NOW
 
 _VOID = {"meta", "br", "link"}
@@ -58,13 +58,17 @@ def site_of(
     version: str = "1.2.3",
     problems: Sequence[str] = (),
     waits: Sequence[str] = (),
+    notices: Sequence[str] = (),
+    unevaluated: Sequence[str] = (),
     **more: Any,
 ) -> Site:
     """Return a site that shows these reports."""
     shown = reports or {}
-    return Site(
-        reports=lambda: shown, healthy=lambda: problems, ready=lambda: waits, now=lambda: NOW, version=version, **more
-    )
+
+    def health() -> Health:
+        return Health([*problems], [*waits], notices, unevaluated)
+
+    return Site(reports=lambda: shown, now=lambda: NOW, version=version, health=health, **more)
 
 
 def text_of(page: Callable[[Site, Mapping[str, str]], Response | None], site: Site, **query: str) -> str:

@@ -191,8 +191,6 @@ def sample_site(reports: Mapping[str, ModelReport] | None = None) -> Site:
 
     return Site(
         reports=lambda: shown,
-        healthy=lambda: (),
-        ready=lambda: (),
         now=lambda: NOW,
         version="1.2.3",
         history=history,

@@ -1,23 +1,83 @@
-"""History and rejects as JSON: documented keys, null for unknown values, 404 for unknown names."""
+"""The documents of the API: documented keys, null for unknown values, 404 for unknown names."""
 
+import itertools
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from monitor.core.estimate import WindowState
+from monitor.core.estimate import WindowState, share_interval
 from monitor.core.history import Series, Span
 from monitor.core.report import Realised
 from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
+from monitor.reference.reference import Reference
+from monitor.settings.kinds import HIDDEN, Setting
+from monitor.sources.base import SourceStatus
 from monitor.web import api
+from monitor.web.api import status_document
 from monitor.web.pages.routes import standard_pages
-from monitor.web.site import Rejects, Site
+from monitor.web.site import Rejects, Site, SourceView
+from tests.sinks import reports
 from tests.web.conftest import Serve
+from tests.web.sample_reports import NOW, three_models
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
+FACTS = {"cpcmon": "0", "config_digest": "0", "ready": True, "problems": []}
+SOURCES = [SourceView(SourceStatus("inbox", "directory"))]
+
+
+def _document() -> dict[str, Any]:
+    found = {"density": reports.density(), "triage": reports.fresh()}
+    document: dict[str, Any] = json.loads(status_document(found, SOURCES, FACTS))
+    return document
+
+
+def _windows() -> Iterator[dict[str, Any]]:
+    for model in _document()["models"]:
+        yield from model["segments"]
+
+
+def test_status_keys_match_the_documentation() -> None:
+    document = _document()
+    models = document["models"]
+    windows = list(_windows())
+    estimators = [one for window in windows for one in window["estimators"].values()]
+    alerts = [one for window in windows for one in window["alerts"]]
+    for title, objects in {
+        "the daemon": [document],
+        "a source": document["sources"],
+        "a model": models,
+        "a window": windows,
+        "an estimator": estimators,
+        "an alert": alerts,
+    }.items():
+        (table,) = re.findall(rf"^\| of {title} \| what \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+        listed = {key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+        assert {frozenset(one) for one in objects} == {frozenset(listed)}
+
+
+def test_nested_keys_are_documented() -> None:
+    (of_status,) = re.findall(r"^## The status$(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
+    (density, _) = _document()["models"]
+    for key in ("reference", "input"):
+        (row,) = re.findall(rf"^\| `{key}` \|(.*)$", of_status, re.MULTILINE)
+        assert set(density[key]) <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_every_estimator_has_a_value_or_a_reason() -> None:
+    for window in _windows():
+        for name, one in window["estimators"].items():
+            assert (one["accuracy"] is None) == (one["reason"] is not None)
+            assert name != "consensus" or one["accuracy"] is None or one["lower"] < one["accuracy"] < one["upper"]
+        assert window["valid"] == (window["state"] == "ok")
+        assert window["valid"] or window["estimators"].get("consensus", {"accuracy": None})["accuracy"] is None
+
+
 NAN = float("nan")
 NAME = "<b>density</b>"
 
@@ -35,12 +95,10 @@ def history(model: str, segment: str, span: Span) -> Series | None:
     return Series(np.array([1.0, 2.0, 3.0]), states, *columns, step, references)
 
 
-def site() -> Site:
+def _site() -> Site:
     """Return a site with history, realised accuracies and rejects."""
     return Site(
         reports=dict,
-        healthy=list,
-        ready=list,
         now=lambda: 4.0,
         version="1",
         history=history,
@@ -54,7 +112,7 @@ def site() -> Site:
 
 def history_of(**query: str) -> dict[str, Any]:
     """Return a history."""
-    content = api.history_document(site(), query)
+    content = api.history_document(_site(), query)
     assert content is not None
     document: dict[str, Any] = json.loads(content)
     return document
@@ -78,7 +136,7 @@ def test_each_point_has_its_reference_or_null() -> None:
 
 
 def test_reject_keys_match_the_documentation() -> None:
-    content = api.rejects_document(site(), {})
+    content = api.rejects_document(_site(), {})
     assert content is not None
     document = json.loads(content)
     assert set(document) == listed("the rejects")
@@ -105,7 +163,7 @@ def test_a_segment_has_its_own_realised_accuracies() -> None:
 
 
 def test_both_are_served_as_json(serve: Serve) -> None:
-    pages = standard_pages(site(), metrics=bytes, reload=None, status=bytes)
+    pages = standard_pages(_site(), metrics=bytes, reload=None, status=bytes)
     served = serve(pages)
     for path in ("/api/v1/history?model=%3Cb%3Edensity%3C/b%3E&span=month", "/api/v1/rejects"):
         answer = served.ask(path)
@@ -114,8 +172,105 @@ def test_both_are_served_as_json(serve: Serve) -> None:
 
 
 def test_rejects_are_empty_at_first() -> None:
-    empty = Site(reports=dict, healthy=list, ready=list, now=lambda: 4.0, version="1")
+    empty = Site(reports=dict, now=lambda: 4.0, version="1")
     content = api.rejects_document(empty, {})
     assert content is not None
     assert json.loads(content) == {"version": 1, "counts": [], "latest": []}
     assert api.history_document(empty, {"model": NAME}) is None
+
+
+Document = Callable[[Site, Mapping[str, str]], bytes | None]
+
+
+def read(document: Document, site: Site, **query: str) -> dict[str, object]:
+    """Return a parsed document."""
+    found = document(site, query)
+    assert found is not None
+    content = json.loads(found)
+    assert content.pop("version") == 1
+    return dict(content)
+
+
+def test_the_configuration_is_a_list_of_settings(site: Site) -> None:
+    """Hidden settings have no value; defaults have no line."""
+    assert read(api.configuration_document, site) == {
+        "settings": [
+            {"path": "storage.path", "value": "state", "hidden": False, "line": 3},
+            {"path": "a.url", "value": None, "hidden": True, "line": None},
+        ]
+    }
+
+
+def test_a_value_that_looks_hidden_is_not_hidden() -> None:
+    site = Site(three_models, lambda: NOW, "1", settings=lambda: (Setting("a", f'"{HIDDEN}"', 1),))
+    assert read(api.configuration_document, site)["settings"] == [
+        {"path": "a", "value": '"(hidden)"', "hidden": False, "line": 1}
+    ]
+
+
+def test_a_reference_has_classes_accuracy_calibration_and_warnings(site: Site, reference: Reference) -> None:
+    found = read(api.reference_document, site, model="density")
+    numbers, summary = reference.calibration, reference.summary
+    interval = share_interval(numbers.right, 300, 0.95)
+    assert found["classes"] == [
+        {"class": name, "records": records, "right": right, "predicted": predicted}
+        for name, records, right, predicted in zip(
+            reference.classes, summary.class_records, summary.class_right, summary.class_predicted, strict=True
+        )
+    ]
+    assert {key: found[key] for key in ("model", "model_version", "created", "fingerprint", "records", "right")} == {
+        "model": "density",
+        "model_version": "2.1",
+        "created": reference.created,
+        "fingerprint": reference.fingerprint,
+        "records": 300,
+        "right": numbers.right,
+    }
+    assert (found["accuracy"], found["lower"], found["upper"], found["level"]) == (
+        numbers.right / 300,
+        interval.lower,
+        interval.upper,
+        0.95,
+    )
+    assert interval.lower < numbers.accuracy < interval.upper
+    assert (found["temperature"], found["calibration_error"], found["calibration_error_scaled"]) == (
+        numbers.temperature,
+        summary.calibration_error,
+        summary.calibration_error_scaled,
+    )
+    assert found["warnings"] == [
+        {"warning": "few_records", "sentence": "300 records: with fewer than 500, intervals are wide"}
+    ]
+    assert "cpc_ac" in found["estimators"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["reliability", "reliability_scaled"])
+def test_reliability_bins_have_bounds_and_null_when_empty(site: Site, reference: Reference, name: str) -> None:
+    bins = read(api.reference_document, site, model="density")[name]
+    assert isinstance(bins, list)
+    assert [one["records"] for one in bins] == [one.records for one in getattr(reference.summary, name)]
+    assert (bins[0]["from"], bins[-1]["to"], len(bins)) == (0.0, 1.0, 15)
+    assert all(one["to"] == after["from"] for one, after in itertools.pairwise(bins))
+    assert bins[0] == {"from": 0.0, "to": 1 / 15, "records": 0, "right": 0, "confidence": None, "accuracy": None}
+    full = [one for one in bins if one["records"]]
+    assert full
+    assert all(one["from"] <= one["confidence"] <= one["to"] for one in full)
+    assert all(one["accuracy"] == one["right"] / one["records"] for one in full)
+
+
+def test_realised_accuracies_have_the_remark(site: Site) -> None:
+    name, other, *_ = three_models()
+    assert read(api.realised_document, site, model=name) == {
+        "model": name,
+        "remark": "realised: 2 invalid lines",
+        "realised": [{"at": 1.0, "segment": "all", "records": 1000, "right": 873, "accuracy": 0.873}],
+    }
+    assert read(api.realised_document, site, model=other) == {"model": other, "remark": None, "realised": []}
+
+
+@pytest.mark.parametrize("path", ["/api/v1/configuration", "/api/v1/reference?model=density"])
+def test_documents_are_json_for_get_only(serve: Serve, site: Site, path: str) -> None:
+    pages = standard_pages(site, metrics=lambda: b"", reload=None, status=lambda: b"{}")
+    answer = serve(pages).ask(path)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert json.loads(answer.body)["version"] == 1

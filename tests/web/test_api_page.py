@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from monitor.core.report import Realised
-from monitor.daemon.realised_file import RealisedFile
+from monitor.daemon.realised_file import RealisedFiles
 from monitor.web import api
 from monitor.web.site import Site
 from tests.conftest import ROOT
@@ -49,7 +49,7 @@ def test_keys_match_the_documentation(site: Site) -> None:
 def test_the_example_lines_are_accepted(tmp_path: Path) -> None:
     (block,) = re.findall(r"```json\n(.*?)```", REALISED, re.DOTALL)
     (tmp_path / "audit.jsonl").write_text(block)
-    read = RealisedFile(tmp_path / "audit.jsonl").read()
+    read = RealisedFiles().read(tmp_path / "audit.jsonl")
     assert ([one.segment for one in read.accuracies], read.remark) == (["all", "site=A"], None)
 
 
@@ -63,9 +63,9 @@ def test_the_example_program_writes_accepted_lines(tmp_path: Path) -> None:
     words = [sys.executable, *command.split()[1:]]
     subprocess.run(words, cwd=tmp_path, check=True)
     expected = (Realised(200, "site=B", 1, 1), Realised(300, "all", 3, 2), Realised(300, "site=A", 2, 1))
-    read = RealisedFile(tmp_path / "density-audit.jsonl").read()
+    read = RealisedFiles().read(tmp_path / "density-audit.jsonl")
     assert (read.accuracies, read.remark) == (expected, None)
     (tmp_path / "week-46.csv").write_text(table.replace("00,", "000,"))
     subprocess.run(words, cwd=tmp_path, check=True)
-    read = RealisedFile(tmp_path / "density-audit.jsonl").read()
+    read = RealisedFiles().read(tmp_path / "density-audit.jsonl")
     assert (read.accuracies[:3], len(read.accuracies), read.remark) == (expected, 6, None)

@@ -14,6 +14,7 @@ from monitor.web.server.http_connection import HttpConnection
 from monitor.web.server.limits import Closed, UnsentResponses, WebCounters, WebLimits
 from monitor.web.server.request import Page, Response
 from monitor.web.server.web_config import WebSettings
+from tests.waiting import wait_until
 from tests.web.clients import everything, still_open
 from tests.web.conftest import TLS, Serve
 
@@ -295,12 +296,7 @@ def test_stop_finishes_responses_in_progress(serve: Serve) -> None:
 def test_open_connections_are_counted(serve: Serve) -> None:
     client = serve()
     three = [client.connect(HALF) for _ in range(3)]
-    end = time.monotonic() + 10.0
-    while client.server.counts().open != 3 and time.monotonic() < end:
-        time.sleep(0.01)
-    assert client.server.counts().open == 3
+    wait_until(lambda: client.server.counts().open == 3)
     for one in three:
         one.close()
-    while client.server.counts().open and time.monotonic() < end:
-        time.sleep(0.01)
-    assert client.server.counts().open == 0
+    wait_until(lambda: client.server.counts().open == 0)

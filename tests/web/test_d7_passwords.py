@@ -5,7 +5,6 @@ import contextlib
 import http.client
 import itertools
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import bcrypt
 import pytest
 
 from monitor.web.auth import credentials_in
+from tests.waiting import wait_until
 from tests.web.clients import Client, basic
 from tests.web.conftest import Serve
 
@@ -76,8 +76,7 @@ def _flood(client: Client, threads: int) -> Iterator[None]:
         for thread in range(threads):
             pool.submit(guess, thread)
         # Wait until guesses were checked and others are queued.
-        while client.server.counts().requests["4xx"] + client.server.counts().requests["5xx"] < 3:
-            time.sleep(0.01)
+        wait_until(lambda: sum(client.server.counts().requests[kind] for kind in ("4xx", "5xx")) >= 3)
         try:
             yield
         finally:

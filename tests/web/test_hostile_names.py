@@ -10,6 +10,7 @@ from monitor.core.report import InputFacts, Realised
 from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.settings.kinds import Setting
+from monitor.sources.base import SourceStatus
 from monitor.web.pages.rendering import MARK
 from monitor.web.pages.routes import standard_pages
 from monitor.web.server.request import HTML, Request
@@ -47,7 +48,7 @@ def _site(evil: str) -> Site:
         version=evil,
         problems=[evil],
         waits=[f"{evil}3 has not been evaluated yet", evil],
-        sources=lambda: [SourceView(evil, evil, evil, rejected=3), SourceView(evil, evil, None, rejected=3)],
+        sources=lambda: [SourceView(SourceStatus(evil, evil, waits), rejected=3) for waits in (evil, None)],
         rejects=lambda: Rejects(
             {(evil, evil): 3}, [(NOW, evil, evil, Pointer(Reason.BAD_SUM, 1, digest=evil, shape=evil))]
         ),

@@ -9,7 +9,7 @@ import pytest
 from monitor.core.alerts import AlertPhase, Severity
 from monitor.core.estimate import WindowState
 from monitor.core.report import ModelReport, Realised
-from monitor.sources.base import Lag
+from monitor.sources.base import Lag, ShardStatus, SourceStatus
 from monitor.web.pages.overview import LEAST_ROWS, MOST_ALERTS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
 from monitor.web.pages.status import Urgency, ranked, urgency_of, worst_severity
 from monitor.web.pages.wording import STATES, ago, moment
@@ -152,7 +152,7 @@ def test_the_start_of_a_state_is_shown_when_known() -> None:
 
 
 def test_an_unevaluated_model_is_shown_as_unknown() -> None:
-    site = site_of({"m": _quiet_report()}, waits=["lung has not been evaluated yet"], unevaluated=lambda: ["lung"])
+    site = site_of({"m": _quiet_report()}, waits=["lung has not been evaluated yet"], unevaluated=["lung"])
     text = text_of(overview_page, site)
     assert '<section class="model unknown" data-model="lung">' in text
     assert '<div class="verdict unknown">' in text
@@ -161,9 +161,11 @@ def test_an_unevaluated_model_is_shown_as_unknown() -> None:
 def test_sources_show_status_backlog_and_rejections() -> None:
     """Waiting sources first."""
     sources = [
-        SourceView("inbox", "directory", None, Lag(1_234_567, 3, NOW - 120.0), 9_900, 100),
-        SourceView("topic", "kafka", "kafka b:9092: waiting to join group g", partitions=4),
-        SourceView("other", "kafka", None, Lag(files=1, rebuilding=True), 10, 0, partitions=1),
+        SourceView(SourceStatus("inbox", "directory", None, Lag(1_234_567, 3, NOW - 120.0)), 9_900, 100),
+        SourceView(
+            SourceStatus("topic", "kafka", "kafka b:9092: waiting to join group g", shards=ShardStatus(assigned=4))
+        ),
+        SourceView(SourceStatus("other", "kafka", None, Lag(files=1, rebuilding=True), ShardStatus(assigned=1)), 10),
     ]
     page = Reader(text_of(overview_page, site_of({"m": _quiet_report()}, sources=lambda: sources)))
     rows = page.rows[-3:]

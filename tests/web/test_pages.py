@@ -5,7 +5,7 @@ import pytest
 from monitor.web.pages.rendering import CSP
 from monitor.web.pages.routes import standard_pages
 from monitor.web.server.request import Pages
-from monitor.web.site import Site
+from monitor.web.site import Health, Site
 from tests.web.conftest import Serve
 from tests.web.sample_reports import NOW, three_models
 
@@ -28,8 +28,7 @@ class Daemon:
         """Return its pages."""
         site = Site(
             reports=three_models,
-            healthy=lambda: self.unhealthy,
-            ready=lambda: self.waits,
+            health=lambda: Health(self.unhealthy, self.waits),
             now=lambda: NOW,
             version="1.2.3",
         )

@@ -11,7 +11,8 @@ from monitor.core.report import ModelReport, Realised, SegmentReport
 from monitor.core.segments import Segment
 from monitor.web.pages.model import model_page
 from monitor.web.pages.overview import overview_page
-from monitor.web.pages.status import MOST_NAMED, OverallStatus, Urgency, Verdict, verdict, within
+from monitor.web.pages.status import MOST_NAMED, Urgency, Verdict, verdict, within
+from monitor.web.site import Health
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, apart, estimated, low, segment, three_models
 
@@ -34,7 +35,7 @@ def _verdict(
     not_ready: tuple[str, ...] = (),
     unevaluated: tuple[str, ...] = (),
 ) -> Verdict:
-    return verdict(OverallStatus(_report(*segments), unhealthy, not_ready, unevaluated))
+    return verdict(_report(*segments), Health(unhealthy, not_ready, unevaluated=unevaluated))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_an_unhealthy_daemon_comes_first() -> None:
 
 
 def test_no_all_clear_before_any_evaluation() -> None:
-    assert verdict(OverallStatus({}, (), ())) == Verdict(Urgency.UNKNOWN, "No model has been evaluated yet.", "")
+    assert verdict({}, Health()) == Verdict(Urgency.UNKNOWN, "No model has been evaluated yet.", "")
 
 
 WHOLE = segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK))

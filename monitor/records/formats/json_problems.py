@@ -1,7 +1,7 @@
 """Diagnoses why a JSON text is not a record, after the typed decoder failed."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isfinite
 from typing import NamedTuple
 
@@ -9,10 +9,13 @@ import msgspec
 
 from monitor.records.batch_builder import ModelRouter
 from monitor.records.columns import text_of
-from monitor.records.layout import Layout, OutputKind
-from monitor.records.outputs import arrange
-from monitor.records.record_schema import FieldPath, ModelFormat, RecordFields, reason_of_length
+from monitor.records.formats.text import NOT_UTF8, NUL_BYTES
+from monitor.records.record_schema import FieldPath, ModelFormat, OutputKind, RecordSchema, join_path
 from monitor.records.rejections import Reason, RejectionProblem, listed, preview
+from monitor.records.vectors import arrange
+
+# ValueError: decode errors and invalid UTF-8. Not MemoryError, which does not depend on the record.
+DECODE_ERRORS = (ValueError, RecursionError, OverflowError)
 
 
 class _HugeInteger:
@@ -86,23 +89,6 @@ def problem_of_label(value: object) -> RejectionProblem | None:
     return None
 
 
-def problem_of_record(value: object, layout: Layout, columns: tuple[str, ...] | None) -> RejectionProblem | None:
-    """Return the problem with a record; None if it is valid."""
-    if not isinstance(value, dict):
-        return RejectionProblem(Reason.WRONG_TYPE, "a JSON object", shown_json(value))
-    for name in (layout.field,) if columns is None else columns:
-        if name not in value:
-            return RejectionProblem(Reason.MISSING_FIELD, f"a field {name!r}", _fields(value))
-        problem = problem_of_output(value[name], layout.kind) if columns is None else problem_of_number(value[name])
-        if problem is not None:
-            return problem
-    if layout.label_field is None:
-        return None
-    if layout.label_field not in value:
-        return RejectionProblem(Reason.MISSING_FIELD, f"a field {layout.label_field!r}", _fields(value))
-    return problem_of_label(value[layout.label_field])
-
-
 def shown_json(value: object) -> str:
     """Return a JSON value for a message. Strings are not shown: they may name a patient."""
     if isinstance(value, str):
@@ -132,7 +118,7 @@ class LineDiagnosis(NamedTuple):
 
     model: str
     """Empty if unknown."""
-    reason: Reason
+    problem: RejectionProblem
     is_object: bool
     """Whether the line is a JSON object."""
 
@@ -140,92 +126,130 @@ class LineDiagnosis(NamedTuple):
 class LineDiagnostics:
     """Diagnoses rejected lines."""
 
-    def __init__(self, models: Sequence[ModelFormat], routes: ModelRouter, fields: RecordFields) -> None:
-        self._router = routes
-        self._fields = fields
-        self._model = fields.path("model")
-        self._outputs = {model.name: fields.output_paths(model) for model in models}
-        self._segments = {model.name: tuple(map(fields.segment_path, model.segment_fields)) for model in models}
-        self._time, self._id, self._version = map(fields.path, ("time", "id", "version"))
+    def __init__(self, schema: RecordSchema, router: ModelRouter) -> None:
+        self._router = router
+        self._schema = schema
+        self._single = schema.single_paths()
+        self._outputs = {model.name: schema.output_paths(model) for model in schema.models}
+        self._segments = {model.name: schema.segment_paths(model) for model in schema.models}
 
     def diagnosis(self, line: bytes) -> LineDiagnosis:
         """Return why a line is rejected."""
-        return self._quick_verdict(line) or self._slow_verdict(line)
+        if self._schema.from_file:
+            return self._full_diagnosis(line)
+        found = self._quick_diagnosis(line) or self._full_diagnosis(line)
+        # Only the offline commands show explanations; without them, more lines have the same diagnosis.
+        return LineDiagnosis(found.model, _UNEXPLAINED[found.problem.reason], found.is_object)
 
-    def _quick_verdict(self, line: bytes) -> LineDiagnosis | None:
+    def _quick_diagnosis(self, line: bytes) -> LineDiagnosis | None:
         """Return the diagnosis of an object with a missing field; None if it needs the full diagnosis."""
         if b"\\" in line:
             return None
         try:
             value = _decode(line)
-        except (ValueError, RecursionError, OverflowError):
+        except DECODE_ERRORS:
             return None
         if not isinstance(value, dict):
             return None
-        model = self._router.find(_optional(find(value, self._model)))
+        model = self._model(value)
         if isinstance(model, Reason):
-            return LineDiagnosis("", model, is_object=True)
+            return LineDiagnosis("", _UNEXPLAINED[model], is_object=True)
         # Fields in the order of the full diagnosis.
         if is_absent(find(value, self._outputs[model.name][0])):
-            return LineDiagnosis(model.name, Reason.MISSING_FIELD, is_object=True)
+            return LineDiagnosis(model.name, _UNEXPLAINED[Reason.MISSING_FIELD], is_object=True)
         return None
 
-    def _slow_verdict(self, line: bytes) -> LineDiagnosis:
+    def _full_diagnosis(self, line: bytes) -> LineDiagnosis:
         value = read_line(line)
         if isinstance(value, RejectionProblem):
-            return LineDiagnosis("", value.reason, is_object=False)
+            return LineDiagnosis("", value, is_object=False)
         if not isinstance(value, dict):
-            return LineDiagnosis("", Reason.WRONG_TYPE, is_object=False)
-        model = self._router.find(_optional(find(value, self._model)))
+            problem = RejectionProblem(Reason.WRONG_TYPE, "a JSON object", shown_json(value))
+            return LineDiagnosis("", problem, is_object=False)
+        model = self._model(value)
         if isinstance(model, Reason):
-            return LineDiagnosis("", model, is_object=True)
-        return LineDiagnosis(model.name, self._reason(value, model), is_object=True)
+            return LineDiagnosis("", _UNEXPLAINED[model], is_object=True)
+        return LineDiagnosis(model.name, self._problem(value, model), is_object=True)
 
-    def _reason(self, record: dict[str, object], model: ModelFormat) -> Reason:
-        if (wrong := self._reason_of_output(record, model)) is not None:
-            return wrong
-        time = _optional(find(record, self._time))
+    def _model(self, record: dict[str, object]) -> ModelFormat | Reason:
+        return self._router.find(self._optional(record, "model"))
+
+    def _optional(self, record: dict[str, object], name: str) -> object:
+        path = self._single.get(name)
+        return None if path is None or is_absent(value := find(record, path)) else value
+
+    def _problem(self, record: dict[str, object], model: ModelFormat) -> RejectionProblem:
+        if (problem := self._problem_of_outputs(record, model)) is not None:
+            return problem
+        if (problem := self._problem_of_label(record) or self._problem_of_vector(record, model)) is not None:
+            return problem
+        time = self._optional(record, "time")
         if time is not None and not _may_be_time(time):
-            return Reason.BAD_TIMESTAMP
+            return _UNEXPLAINED[Reason.BAD_TIMESTAMP]
         for path in self._segments[model.name]:
-            if text_of(_optional(find(record, path))) is None:
-                return Reason.BAD_SEGMENT
-        for path, floats in ((self._id, False), (self._version, True)):
-            value = _optional(find(record, path))
+            if text_of(None if is_absent(value := find(record, path)) else value) is None:
+                return _UNEXPLAINED[Reason.BAD_SEGMENT]
+        for name, floats in (("id", False), ("version", True)):
+            value = self._optional(record, name)
             if text_of(value, floats=floats) is None:
-                return Reason.OUT_OF_RANGE if value is HUGE else Reason.WRONG_TYPE
+                return _UNEXPLAINED[Reason.OUT_OF_RANGE if value is HUGE else Reason.WRONG_TYPE]
         # The typed decoder is stricter: it rejects NaN and Infinity in unused fields.
-        return Reason.BAD_JSON
+        return RejectionProblem(Reason.BAD_JSON, "a JSON object", "one with a NaN or Infinity in another field")
 
-    def _reason_of_output(self, record: dict[str, object], model: ModelFormat) -> Reason | None:
+    def _problem_of_outputs(self, record: dict[str, object], model: ModelFormat) -> RejectionProblem | None:
+        if self._schema.needs_columns:
+            found = columns_of(self._schema, record)
+            if isinstance(found, RejectionProblem):
+                return found
         for path in self._outputs[model.name]:
             value = find(record, path)
-            if value is _ABSENT:
-                return Reason.MISSING_FIELD
-            if self._fields.class_columns is None:
-                return _reason_of_vector(value, model)
-            if (problem := problem_of_number(value)) is not None:
-                return problem.reason
+            if is_absent(value):
+                return _missing(path, record)
+            is_vector = self._schema.fields.class_columns is None
+            problem = problem_of_output(value, model.kind) if is_vector else problem_of_number(value)
+            if problem is not None:
+                return problem
         return None
 
+    def _problem_of_label(self, record: dict[str, object]) -> RejectionProblem | None:
+        if (path := self._single.get("label")) is None:
+            return None
+        value = find(record, path)
+        return _missing(path, record) if is_absent(value) else problem_of_label(value)
 
-def _reason_of_vector(value: object, model: ModelFormat) -> Reason | None:
-    if (problem := problem_of_output(value, model.kind)) is not None:
-        return problem.reason
-    if isinstance(value, dict):
-        arranged = arrange(value, model.classes)
-        return arranged.reason if isinstance(arranged, RejectionProblem) else None
-    return reason_of_length(len(value), model) if isinstance(value, list) else None
+    def _problem_of_vector(self, record: dict[str, object], model: ModelFormat) -> RejectionProblem | None:
+        """Return the problem with the classes or the length of a vector."""
+        if self._schema.fields.class_columns is not None:
+            return None
+        value = find(record, self._outputs[model.name][0])
+        if isinstance(value, dict):
+            arranged = arrange(value, model.classes)
+            return arranged if isinstance(arranged, RejectionProblem) else None
+        return model.problem_of_length(len(value)) if isinstance(value, list) else None
+
+
+_UNEXPLAINED = {reason: RejectionProblem(reason, "a valid record", "another") for reason in Reason}
+
+
+def columns_of(schema: RecordSchema, record: dict[str, object]) -> RecordSchema | RejectionProblem:
+    """Return the schema with the class columns of a record."""
+    above, prefix = schema.prefix_path()
+    inside = find(record, above)
+    return schema.with_columns(tuple(inside) if isinstance(inside, dict) else (), prefix)
+
+
+def _missing(path: FieldPath, record: dict[str, object]) -> RejectionProblem:
+    return RejectionProblem(Reason.MISSING_FIELD, f"a field {join_path(path)!r}", _fields(record))
 
 
 def read_line(line: bytes) -> object | RejectionProblem:
     """Return the JSON value of a line, or the problem."""
     if b"\0" in line:
-        return RejectionProblem(Reason.NUL_BYTES, "text", "NUL bytes")
+        return NUL_BYTES
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        return RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "other bytes")
+        return NOT_UTF8
     try:
         return load(text, "a JSON object")
     except OverflowError:
@@ -245,10 +269,6 @@ def find(record: Mapping[str, object], path: FieldPath) -> object:
 def is_absent(value: object) -> bool:
     """Return whether `find` found nothing."""
     return value is _ABSENT
-
-
-def _optional(value: object) -> object:
-    return None if value is _ABSENT else value
 
 
 def _may_be_time(value: object) -> bool:

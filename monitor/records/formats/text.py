@@ -9,16 +9,21 @@ from typing import BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.records.labels import Indices
+from monitor.records.record_batch import MAX_LINE_BYTES, Format, TextPiece
 from monitor.records.rejections import Reason, RejectionProblem
+from monitor.records.vectors import Indices
 
-MAX_LINE_BYTES = 16 << 20
-PIECE_BYTES = 2 << 20
+PIECE_BYTES = 1 << 20
+
+MAX_OFFLINE_LINE_BYTES = 16 << 20
+"""As `MAX_LINE_BYTES`, for the offline commands."""
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
-TOO_LONG = RejectionProblem(Reason.LINE_TOO_LONG, f"a line of at most {MAX_LINE_BYTES >> 20} MiB", "a longer one")
+TOO_LONG = RejectionProblem(
+    Reason.LINE_TOO_LONG, f"a line of at most {MAX_OFFLINE_LINE_BYTES >> 20} MiB", "a longer one"
+)
 NOT_UTF8 = RejectionProblem(Reason.BAD_ENCODING, "text in UTF-8", "other bytes")
 NUL_BYTES = RejectionProblem(Reason.NUL_BYTES, "text", "NUL bytes")
 
@@ -39,24 +44,6 @@ def read_fully(file: Readable, size: int) -> bytes:
     return b"".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class TextLines:
-    """Consecutive lines of a file, without their newlines."""
-
-    first: int
-    """The number of the first line, from 1."""
-    lines: list[bytes]
-    too_long: tuple[int, ...] = ()
-    """Numbers of skipped lines, which are empty in `lines`."""
-
-
-def read_lines(path: Path) -> Iterator[TextLines]:
-    """Read a file in pieces; the last line needs no newline."""
-    with path.open("rb") as file:
-        is_packed = path.suffix.lower() == ".gz"
-        yield from _pieces(path, GzipText(str(path), file) if is_packed else file)
-
-
 def without_mark(data: bytes, where: Path | str) -> bytes:
     """Return the start of a text without its byte-order mark; raises `RejectedFile` for UTF-16 and UTF-32."""
     _refuse_utf16(where, data[:4])
@@ -67,36 +54,6 @@ def _refuse_utf16(path: Path | str, start: bytes) -> None:
     # Two or three NUL bytes among the first four: UTF-16 or UTF-32 without a mark.
     if start.startswith(_UTF16_MARKS) or (len(start) == 4 and start.count(0) in {2, 3}):
         raise RejectionProblem(Reason.BAD_ENCODING, "a text file in UTF-8", "UTF-16 or UTF-32").of_file(path)
-
-
-def _pieces(path: Path, file: Readable) -> Iterator[TextLines]:
-    number = 1
-    parts: list[bytes] = []
-    held = 0
-    skipping = False
-    # Reads at least four bytes, for the byte-order mark.
-    start = without_mark(read_fully(file, max(4, PIECE_BYTES)), path)
-    while piece := start or file.read(PIECE_BYTES):
-        start = b""
-        whole, newline, rest = piece.rpartition(b"\n")
-        if newline:
-            lines = whole.split(b"\n")
-            lines[0] = b"".join([*parts, lines[0]])
-            too_long: tuple[int, ...] = ()
-            if skipping or len(lines[0]) > MAX_LINE_BYTES:
-                lines[0], too_long = b"", (number,)
-            yield TextLines(number, lines, too_long)
-            number += len(lines)
-            parts, held, skipping = [], 0, False
-        if not skipping:
-            parts.append(rest)
-            held += len(rest)
-        if held > MAX_LINE_BYTES:
-            parts, held, skipping = [], 0, True
-    if skipping:
-        yield TextLines(number, [b""], (number,))
-    elif held:
-        yield TextLines(number, [b"".join(parts)])
 
 
 MAX_EXPANDED_BYTES = 1 << 30
@@ -267,3 +224,47 @@ def _newlines(text: memoryview) -> Indices:
         for start in range(0, len(characters), _SEARCHED_BYTES)
     ]
     return np.concatenate(found)
+
+
+def text_pieces(
+    where: str, text: Readable, format_: Format, skip: int, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[TextPiece]:
+    """Yield the lines of a text after the first `skip`; the last one needs no newline."""
+    head = b""
+    held = b""
+    offset, line = 0, 1
+    continues = False
+    while True:
+        more = read_fully(text, PIECE_BYTES)
+        data = held + more
+        if format_ is Format.CSV and not offset:
+            head = data
+        end = data.rfind(b"\n") + 1 if more else len(data)
+        if end:
+            first, start, tail = line, 0, continues
+            if line <= skip:
+                start, lines = _after_lines(data, end, skip + 1 - line)
+                first, tail = line + lines, False if start else continues
+            if start < end:
+                # The skipped lines have shown whether the file is JSON Lines.
+                non_json_lines = 0 if first == 1 else None
+                yield TextPiece(where, format_, data[start:end], offset + start, first, head, tail, non_json_lines)
+            line += data.count(b"\n", 0, end)
+            offset, continues = offset + end, False
+        held = data[end:]
+        if len(held) > max_line_bytes:
+            offset, held, continues = offset + len(held), b"", True
+        if not more:
+            if continues:
+                yield TextPiece(where, format_, b"\n", offset, line, head, continues)
+            return
+
+
+def _after_lines(data: bytes, end: int, lines: int) -> tuple[int, int]:
+    """Return the offset after some lines, and the number of lines before it."""
+    start = 0
+    for count in range(lines):
+        if start >= end:
+            return end, count
+        start = data.find(b"\n", start, end) + 1 or end
+    return start, lines

@@ -11,21 +11,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
+from monitor.core.backoff import Backoff
 from monitor.sources.base import Delivery
-from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish, is_ignored
-from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys
-from monitor.sources.directory.file_identity import TrackedFile
-from monitor.sources.directory.open_files import (
+from monitor.sources.directory.directory_access import (
+    MARKER,
     FileStat,
     OpenRefusal,
     OpenRefused,
     SafeDirectory,
     System,
     error_name,
+    is_ignored,
     is_missing,
 )
+from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish
+from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, TrackedFile
 from monitor.sources.directory.poll_context import PollContext
-from monitor.sources.directory.scan import MARKER
 from monitor.sources.directory.tailer import Tailer
 
 log = logging.getLogger("cpcmon")
@@ -192,7 +193,7 @@ class Archiver:
         self._context = context
         self._keys = keys
         self._reader = reader
-        self._retry_at = 0.0
+        self._backoff = Backoff(_RETRY_SECONDS, _RETRY_SECONDS)
         self._forget: list[bytes] = []
         """Checkpoints of finished files, to be deleted with the next delivery."""
         self._held: list[_HeldFile] = []
@@ -222,12 +223,12 @@ class Archiver:
 
         Returns the names, with the listed inodes, that must be examined again, whatever file they denote now.
         """
-        if not self._names_restored and self._context.monotonic() >= self._retry_at:
+        if not self._names_restored and not self._backoff.left(self._context.monotonic()):
             self._names_restored = True
             restore_names(folder, self._context.options)
         to_examine: list[tuple[str, int]] = []
         for name, (key, entry) in list(islice(finishable.items(), _BATCH)):
-            if self._context.monotonic() < self._retry_at or not self._has_room():
+            if self._backoff.left(self._context.monotonic()) or not self._has_room():
                 break
             del finishable[name]
             checkpoint = self._context.checkpoints.get(key)
@@ -269,7 +270,7 @@ class Archiver:
     def _failed(self, error: OSError) -> None:
         context = self._context
         context.counted[DirectoryEvent.FINISH_ERRORS] += 1
-        self._retry_at = context.monotonic() + _RETRY_SECONDS
+        self._backoff.failed(context.monotonic())
         self._names_restored = False
         if context.first_time(("finish", error.errno)):
             context.warn(f"on_finish: {context.options.on_finish} failed ({error_name(error)}): files stay in place")

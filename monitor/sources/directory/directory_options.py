@@ -1,17 +1,25 @@
 """A source of type `directory`: its settings, and the events it counts."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Self
 
 from monitor.errors import Problem, UsageError
-from monitor.records.record_batch import Format
-from monitor.settings.kinds import Choice, Duration, FilePath, Flag, ListOf, SizeSetting, Text
+from monitor.records.record_batch import MAX_LINE_BYTES, Format
+from monitor.settings.kinds import Choice, FilePath, Flag, ListOf, Text
 from monitor.settings.section import Section
-from monitor.sources.base import Source, SourceContext, SourceOptions, check_bounds, report_error
+from monitor.sources.base import (
+    NumberBounds,
+    Source,
+    SourceContext,
+    SourceOptions,
+    check_bounds,
+    read_numbers,
+    report_error,
+)
 
 
 class DirectoryEvent(StrEnum):
@@ -75,7 +83,7 @@ class StartAt(StrEnum):
     """Skip them; read only later additions."""
 
 
-BOUNDS: Mapping[str, tuple[float, float]] = {
+BOUNDS: NumberBounds = {
     "poll_seconds": (0.2, 300.0),
     "settle_seconds": (0.0, 3600.0),
     "finish_after_seconds": (0.0, 366 * 86400.0),
@@ -88,7 +96,6 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "bytes_per_tick": (1024, 1 << 40),
     "seconds_per_tick": (0.01, 300.0),
 }
-"""The least and the greatest value of each number in the options."""
 
 _DURATIONS = {
     "finish_after": "finish_after_seconds",
@@ -102,13 +109,6 @@ _DURATIONS = {
 }
 _SIZES = {"max_line": "max_line_bytes", "bytes_per_file": "bytes_per_file", "bytes_per_tick": "bytes_per_tick"}
 """Keys of settings, and their options."""
-
-_UNFINISHED_SUFFIXES = (".tmp", ".part", ".partial", ".crdownload", ".filepart", "~")
-
-
-def is_ignored(base: str) -> bool:
-    """Return whether a name marks its file as not meant to be read, or not yet."""
-    return base.startswith((".", "_")) or base.endswith(_UNFINISHED_SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class DirectoryOptions(SourceOptions):
     """Poll interval."""
     restat_seconds: float = 60.0
     """How often to check each idle file for changes."""
-    max_line_bytes: int = 1 << 20
+    max_line_bytes: int = MAX_LINE_BYTES
     """Longer lines are rejected."""
     bytes_per_file: int = 8 << 20
     """Bytes read from one file before it is the next file's turn."""
@@ -200,14 +200,11 @@ class DirectoryOptions(SourceOptions):
             "start_at": section.get("start_at", Choice(StartAt), default.start_at),
             "completion_marker": section.get("completion_marker", Flag(), default.completion_marker),
         }
-        for key, name in _DURATIONS.items():
-            values[name] = section.get(key, Duration(*BOUNDS[name]), getattr(default, name))
-        for key, name in _SIZES.items():
-            values[name] = section.get(key, SizeSetting(*map(int, BOUNDS[name])), getattr(default, name))
+        numbers = read_numbers(section, default, BOUNDS, _DURATIONS, _SIZES)
         if not section.clean:
             return None
         try:
-            return cls(path, **values)  # type: ignore[arg-type]  # each value has the type of its field
+            return cls(path, **values, **numbers)  # type: ignore[arg-type]  # each value has the type of its field
         except UsageError as error:
             report_error(section, error)
             return None
@@ -225,15 +222,9 @@ class DirectoryOptions(SourceOptions):
 
     def reads_folder(self, folder: Path) -> bool:
         """Return whether files in a folder, which need not exist yet, would be read as records."""
-        watched = os.path.realpath(self.path)
-        inner = Path(os.path.realpath(folder))
-        names: list[str] = []
-        for place in (inner, *inner.parents):
-            if _is_same(place, watched):
-                # Nothing is read in folders with an ignored name.
-                return not names or (self.recursive and not any(is_ignored(name) for name in names))
-            names.append(place.name)
-        return False
+        from monitor.sources.directory.directory_access import would_be_read  # noqa: PLC0415 - it imports this module
+
+        return would_be_read(folder, self)
 
     def describe(self) -> str:
         """Return the line for `cpcmon check-config`."""
@@ -245,26 +236,11 @@ class DirectoryOptions(SourceOptions):
 
     def build(self, context: SourceContext) -> Source:
         """Return the source."""
-        from monitor.sources.directory.crash_guard import CrashGuard  # noqa: PLC0415 - it imports this module
+        from monitor.sources.directory.directory_access import identity_of  # noqa: PLC0415 - they import this module
         from monitor.sources.directory.directory_source import DirectorySource  # noqa: PLC0415
+        from monitor.sources.directory.poll_context import CrashGuard  # noqa: PLC0415
 
         # The state directory is never read as input, not even through a link or a mount.
         options = replace(self, never=(identity_of(context.state_path),))
         guard = CrashGuard(context.state_path / f"in_flight.{context.name}")
-        return DirectorySource(context.name, options, context.file_decoder(), key=context.key, guard=guard)
-
-
-def identity_of(folder: Path) -> tuple[int, int]:
-    """Return the device and inode of a folder, for `DirectoryOptions.never`."""
-    status = folder.stat()
-    return status.st_dev, status.st_ino
-
-
-def _is_same(place: Path, watched: str) -> bool:
-    if os.fspath(place) == watched:
-        return True
-    try:
-        # The same folder may be mounted twice.
-        return place.samefile(watched)
-    except OSError:
-        return False
+        return DirectorySource(context.name, options, context.decoder(), key=context.key, guard=guard)

@@ -7,22 +7,34 @@ checkpoints.
 
 import bisect
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
 
 from monitor.errors import UsageError
 from monitor.records.record_batch import Decoder, Format
-from monitor.sources.base import NOTHING_HELD, Delivery, Lag, SourceStatus
+from monitor.sources.base import NOTHING_HELD, Delivery, Lag, LagMeter, SourceStatus
 from monitor.sources.directory.archive import Archiver
-from monitor.sources.directory.crash_guard import CrashGuard
+from monitor.sources.directory.directory_access import (
+    FileIndex,
+    ListedFile,
+    OpenRefused,
+    SafeDirectory,
+    System,
+    error_name,
+    is_missing,
+)
 from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions, OnFinish, StartAt
-from monitor.sources.directory.file_checkpoint import VERSION, FileCheckpoint, FileCheckpoints, FileState, Keys
-from monitor.sources.directory.file_identity import TrackedFile
-from monitor.sources.directory.open_files import OpenRefused, SafeDirectory, System, error_name
-from monitor.sources.directory.poll_context import PollContext
-from monitor.sources.directory.scan import FileIndex, ListedFile
+from monitor.sources.directory.file_checkpoint import (
+    VERSION,
+    FileCheckpoint,
+    FileCheckpoints,
+    FileState,
+    Keys,
+    TrackedFile,
+)
+from monitor.sources.directory.poll_context import CrashGuard, PollContext
 from monitor.sources.directory.tailer import Tailer
 from monitor.sources.directory.tracker import FileTracker
 from monitor.sources.directory.whole_files import WholeFileReader
@@ -30,37 +42,10 @@ from monitor.sources.directory.whole_files import WholeFileReader
 _SAMPLE = 1_000
 MANY_ENTRIES = 10_000
 _BUSY_SHARE = 0.2
+_NEW_FILES = b""
+"""All new files as one unit of the lag meter."""
 _WATCHED_BEFORE = FileCheckpoint(VERSION, Format.JSONL, FileState.COMPLETE, 0, 0, 0, 0)
 """Its presence is its only meaning."""
-
-
-class DirectoryLagMeter:
-    """Measures the backlog by our own clock: file times are set by writers and copies."""
-
-    def __init__(self, context: PollContext) -> None:
-        self._context = context
-        self._backlog_since: float | None = None
-        """Since when there have been unopened new files."""
-
-    def measure(self, folder: SafeDirectory, active: Iterable[TrackedFile], new: Sequence[ListedFile]) -> Lag:
-        """Return the lag of the tracked files and of new ones that have not been opened."""
-        context = self._context
-        size = files = 0
-        self._backlog_since = (self._backlog_since or context.now) if new else None
-        since = [] if self._backlog_since is None else [self._backlog_since]
-        for tracked in active:
-            if not tracked.unread:
-                tracked.unread_since = None
-            elif tracked.unread_since is None:
-                tracked.unread_since = context.now
-            if tracked.stat is None or not (tracked.unread or tracked.settling):
-                continue
-            files += 1
-            size += tracked.unread_bytes
-            # Files that settle or cannot be opened are not late: we wait for them.
-            if tracked.unread_since is not None and tracked.wait_until <= context.clock:
-                since.append(tracked.unread_since)
-        return Lag(size + _size_of(folder, new), files + len(new), min(since, default=None))
 
 
 def _size_of(folder: SafeDirectory, new: Sequence[ListedFile]) -> int:
@@ -78,7 +63,7 @@ def _size_of(folder: SafeDirectory, new: Sequence[ListedFile]) -> int:
 class DirectorySource:
     """Reads a directory. See `Source` for the contract; single-threaded, never blocks."""
 
-    sharded: ClassVar[bool] = False
+    sharded: ClassVar[bool] = DirectoryOptions.sharded
 
     def __init__(
         self,
@@ -114,7 +99,7 @@ class DirectorySource:
         self._last_restat = float("-inf")
         self._identity: tuple[int, int] | None = None
         self._waits_for: str | None = "not polled yet"
-        self._meter = DirectoryLagMeter(self._context)
+        self._meter = LagMeter[bytes]()
         self._lag = Lag()
         self._watched_before = self._keys("")
         """The key of the entry that records that the directory has been watched before."""
@@ -143,11 +128,11 @@ class DirectorySource:
                         return  # rolled back: later deliveries would build on it
         finally:
             if folder is not None:
-                self._lag = self._meter.measure(folder, self._tracker.active.values(), self._tracker.new)
+                self._lag = self._measured(folder)
                 folder.close()
-        if (pending := context.pending_delivery()) is not None:
+        if context.pending:
             self._has_unacknowledged = True
-            yield pending
+            yield context.delivery()
 
     def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:  # noqa: ARG002 - files have no shards
         """Everything delivered so far is committed: finished files may be archived or deleted."""
@@ -218,10 +203,11 @@ class DirectorySource:
 
     def _poll(self, folder: SafeDirectory) -> Iterator[Delivery]:
         context, options = self._context, self._options
-        if self._options.on_finish is not OnFinish.KEEP and not self._has_unacknowledged:
+        if self._options.on_finish is not OnFinish.KEEP:
             # Without deliveries there are no acknowledgements, and finished files must be archived all the same.
-            self._finish(folder)
-        yield from self._archiver.read_late_writes()
+            if not self._has_unacknowledged:
+                self._finish(folder)
+            yield from self._archiver.read_late_writes()
         turns = max(1, round(options.restat_seconds / self._interval()))
         began = context.monotonic()
         try:
@@ -240,6 +226,23 @@ class DirectorySource:
             self._last_restat = context.clock
             yield from self._tracker.missing_files.forget(folder.identity[0])
         yield from self._read_unread(folder)
+
+    def _measured(self, folder: SafeDirectory) -> Lag:
+        """Return the lag of the tracked files and of new ones that have not been opened."""
+        context, new = self._context, self._tracker.new
+        active = self._tracker.active.values()
+        # By our own clock: file times are set by writers and copies.
+        since = self._meter.measure(
+            [*(tracked.key for tracked in active if tracked.unread), *([_NEW_FILES] if new else [])], context.now
+        )
+        # Files that settle or cannot be opened are not late: we wait for them.
+        late = [since[tracked.key] for tracked in active if tracked.unread and tracked.wait_until <= context.clock]
+        behind = [one for one in active if one.stat is not None and (one.unread or one.settling)]
+        return Lag(
+            sum(tracked.unread_bytes for tracked in behind) + _size_of(folder, new),
+            len(behind) + len(new),
+            min([*late, *([since[_NEW_FILES]] if new else [])], default=None),
+        )
 
     def _update_directory(self, folder: SafeDirectory, entries: int) -> None:
         context = self._context
@@ -289,10 +292,19 @@ class DirectorySource:
     def _read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
         if tracked.check is not None and tracked.grows:
             yield from self._tracker.resolver.verify(folder, tracked, tracked.check)
-        elif tracked.grows:
-            yield from self._tailer.read(folder, tracked)
-        else:
-            yield from self._whole_files.read(folder, tracked)
+            return
+        try:
+            yield from (self._tailer if tracked.grows else self._whole_files).read(folder, tracked)
+        except OpenRefused as refused:
+            tracked.unread, tracked.refused = False, True
+            self._context.refuse(tracked.key, tracked.entry, refused.refusal)
+        except OSError as error:
+            self._whole_files.drop(tracked.key)
+            # If it disappeared since the listing, the next poll notices.
+            if is_missing(error):
+                tracked.unread = False
+            else:
+                self._context.unreadable(tracked, error)
 
     def _keep_tracking(self, tracked: TrackedFile) -> None:
         """Keep watching a file that was just read, as often as necessary."""

@@ -1,16 +1,29 @@
-"""The state shared by all parts of a directory source during a poll: options, checkpoints, clock, budget, pending events."""
+"""The state shared by all parts of a directory source during a poll, and the guard against input that crashes the process.
 
-from collections import Counter
+A crafted file can crash a decoder written in C, and a restarted daemon would read it again, for ever. So the block
+being decoded is written down first. A note that is still there at the next start counts as one crash on that block.
+Crashes have other causes too, so after three the block is tried in a child process: it is skipped only if it kills that
+too.
+"""
+
+import os
+import select
+import signal
+import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
+from zlib import crc32
 
 import msgspec
 
+from monitor.core.backoff import Backoff
 from monitor.records.record_batch import Decoder, RecordBatch
 from monitor.records.rejections import RejectedFile
-from monitor.sources.base import Delivery
-from monitor.sources.directory.crash_guard import CrashGuard
+from monitor.sources.base import Delivery, EventBuffer
+from monitor.sources.directory.directory_access import FileStat, OpenRefusal, System, error_name
 from monitor.sources.directory.directory_options import DirectoryEvent, DirectoryOptions
 from monitor.sources.directory.file_checkpoint import (
     CRASH,
@@ -20,19 +33,117 @@ from monitor.sources.directory.file_checkpoint import (
     FileCheckpoint,
     FileCheckpoints,
     FileState,
+    PrefixCheck,
+    TrackedFile,
     display_name,
 )
-from monitor.sources.directory.file_identity import PrefixCheck, TrackedFile
-from monitor.sources.directory.open_files import FileStat, OpenRefusal, System, error_name
+
+CRASHES = 3
+CHILD_SECONDS = 60.0
+_KEY_BYTES = 16
+_SUSPECTS = 16
+
+# Whether a block is in flight, its key and offset; then the suspects: key, offset, crashes; then their CRC-32.
+_FLIGHT = struct.Struct(f"<?{_KEY_BYTES}sQ")
+_SUSPECT = struct.Struct(f"<{_KEY_BYTES}sQI")
+_CHECKSUM = struct.Struct("<I")
+_TABLE_BYTES = _SUSPECTS * _SUSPECT.size
+
+Batch = tuple[bytes, int]
+
+
+class CrashGuard:
+    """A small file that outlives the process. Not synced: it must survive a crash of the process, not of the machine."""
+
+    def __init__(self, path: Path, *, child_seconds: float = CHILD_SECONDS) -> None:
+        self._child_seconds = child_seconds
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._suspects: dict[Batch, int] = {}
+        self._read()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def crashes(self, key: bytes, offset: int) -> int:
+        """Return how often the process crashed on a block."""
+        return self._suspects.get((key, offset), 0)
+
+    def note(self, key: bytes, offset: int) -> None:
+        """Note that a block is about to be decoded."""
+        os.pwrite(self._file, _FLIGHT.pack(True, key, offset), 0)
+
+    def clear(self, key: bytes, offset: int) -> None:
+        """Note that it was decoded: it is no longer a suspect."""
+        os.pwrite(self._file, b"\0", 0)
+        if self._suspects and self._suspects.pop((key, offset), None) is not None:
+            self._write_suspects()
+
+    def kills(self, key: bytes, offset: int, attempt: Callable[[], object]) -> bool:
+        """Return whether to skip a block: it is a suspect, and kills a child process too."""
+        return self.crashes(key, offset) >= CRASHES and not survives(attempt, self._child_seconds)
+
+    def _read(self) -> None:
+        data = os.pread(self._file, _FLIGHT.size + _TABLE_BYTES + _CHECKSUM.size, 0)
+        table = data[_FLIGHT.size : _FLIGHT.size + _TABLE_BYTES]
+        checksum = data[_FLIGHT.size + _TABLE_BYTES :]
+        if len(checksum) == _CHECKSUM.size and _CHECKSUM.unpack(checksum)[0] == crc32(table):
+            for key, offset, crashes in _SUSPECT.iter_unpack(table):
+                if crashes:
+                    self._suspects[key, offset] = crashes
+        if len(data) >= _FLIGHT.size:
+            in_flight, key, offset = _FLIGHT.unpack_from(data)
+            if in_flight:
+                # Reinserted last: the newest suspect is dropped last.
+                self._suspects[key, offset] = self._suspects.pop((key, offset), 0) + 1
+        os.pwrite(self._file, b"\0", 0)
+        self._write_suspects()
+
+    def _write_suspects(self) -> None:
+        while len(self._suspects) > _SUSPECTS:
+            del self._suspects[next(iter(self._suspects))]
+        packed = [_SUSPECT.pack(key, offset, crashes) for (key, offset), crashes in self._suspects.items()]
+        table = b"".join(packed).ljust(_TABLE_BYTES, b"\0")
+        os.pwrite(self._file, table + _CHECKSUM.pack(crc32(table)), _FLIGHT.size)
+
+
+def survives(attempt: Callable[[], object], seconds: float) -> bool:
+    """Run something in a child process; return whether it survives. Exceptions count as surviving."""
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        _run_child(attempt)
+    os.close(write_end)
+    try:
+        # The child writes nothing: the pipe closes when it ends.
+        ended, _, _ = select.select([read_end], [], [], seconds)
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    finally:
+        os.close(read_end)
+    return os.waitstatus_to_exitcode(status) == 0
+
+
+def _run_child(attempt: Callable[[], object]) -> None:
+    # Run nothing but the attempt: no exit handlers, no flushing of buffers shared with the parent.
+    with suppress(BaseException):
+        # If memory runs out, the child is killed first.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    with suppress(BaseException):
+        attempt()
+    os._exit(0)
+
 
 _Decoded = TypeVar("_Decoded")
 
 _SLOWEST_RETRY_SECONDS = 300.0
-_EVENTS = 20
 
 
 @dataclass(slots=True)
-class PollContext:
+class PollContext(EventBuffer):
     """The state of the current poll."""
 
     options: DirectoryOptions
@@ -49,10 +160,6 @@ class PollContext:
     """Bytes that may still be read in this poll."""
     deadline: float = 0.0
     """When to stop reading in this poll, on the monotonic clock."""
-    counted: Counter[str] = field(default_factory=Counter)
-    """Events since the last delivery."""
-    events: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
     counted_once: set[int] = field(default_factory=set)
     """Hashes of what was counted once and must not be counted again."""
     unacknowledged: list[int] = field(default_factory=list)
@@ -84,16 +191,6 @@ class PollContext:
         self.bytes_left -= check.done - before
         return result
 
-    def info(self, message: str) -> None:
-        """Log a message; of a flood only the first few."""
-        if len(self.events) < _EVENTS:
-            self.events.append(message)
-
-    def warn(self, message: str) -> None:
-        """Log a warning; of a flood only the first few."""
-        if len(self.warnings) < _EVENTS:
-            self.warnings.append(message)
-
     def first_time(self, what: object) -> bool:
         """Return whether this is the first occurrence."""
         # A million of them may come; a hash each suffices.
@@ -109,35 +206,13 @@ class PollContext:
         tracked: TrackedFile,
         checkpoint: FileCheckpoint,
         batch: RecordBatch | None = None,
-        counted: Mapping[DirectoryEvent, int] | None = None,
+        counted: Mapping[str, int] | None = None,
     ) -> Delivery:
         """Return a delivery of a file's records with its new checkpoint."""
         tracked.checkpoint = checkpoint
         return self.delivery(
             display_name(tracked.key), {tracked.key: self.checkpoints.put(tracked.key, checkpoint)}, batch, counted
         )
-
-    def delivery(
-        self,
-        origin: str = "",
-        checkpoints: dict[bytes, bytes | None] | None = None,
-        batch: RecordBatch | None = None,
-        counted: Mapping[DirectoryEvent, int] | None = None,
-    ) -> Delivery:
-        """Return a delivery with all pending events."""
-        tally: Counter[str] = Counter(
-            {str(name): count for name, count in self.counted.items()} if self.counted else None
-        )
-        self.counted.clear()
-        for name, count in (counted or {}).items():
-            tally[str(name)] += count
-        events, self.events = tuple(self.events), []
-        warnings, self.warnings = tuple(self.warnings), []
-        return Delivery(origin, batch or RecordBatch(), checkpoints or {}, tally, events, warnings)
-
-    def pending_delivery(self) -> Delivery | None:
-        """Return a delivery of pending events, if there are any."""
-        return self.delivery() if self.counted or self.events or self.warnings else None
 
     def new_checkpoint(self, tracked: TrackedFile, stat: FileStat) -> FileCheckpoint:
         """Return the checkpoint of an unread file."""
@@ -196,7 +271,7 @@ class PollContext:
         try:
             return decode()
         except RejectedFile as rejected:
-            return Failure.of(rejected, key)
+            return Failure.of(rejected)
         except OSError:
             raise
         except MemoryError:
@@ -215,9 +290,8 @@ class PollContext:
         if self.first_time(("unreadable", tracked.key, name)):
             self.counted[DirectoryEvent.FILES_UNREADABLE] += 1
             self.warn(f"{display_name(tracked.key)}: cannot be read ({name}), will be retried")
-        wait = min(_SLOWEST_RETRY_SECONDS, self.options.poll_seconds * 2**tracked.failures)
-        tracked.failures = min(tracked.failures + 1, 20)
-        tracked.wait_until = self.clock + wait
+        tracked.backoff = tracked.backoff or Backoff(self.options.poll_seconds, _SLOWEST_RETRY_SECONDS)
+        tracked.backoff.failed(self.clock)
 
     def refuse(self, key: bytes, entry: int, refusal: OpenRefusal) -> None:
         """Count a file that is never read."""

@@ -11,21 +11,30 @@ from math import inf, isinf
 import msgspec
 
 from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_access import (
+    FileIndex,
+    FileStat,
+    ListedFile,
+    OpenRefused,
+    SafeDirectory,
+    is_missing,
+)
 from monitor.sources.directory.directory_options import DirectoryEvent
-from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, display_name
-from monitor.sources.directory.file_identity import (
+from monitor.sources.directory.file_checkpoint import (
     SMALL_BYTES,
+    FileCheckpoint,
+    FileState,
+    Keys,
     Match,
     OrphanedCheckpoint,
     OrphanedCheckpoints,
     PrefixCheck,
     TrackedFile,
     UnmatchedFile,
+    display_name,
     prefix_matches,
 )
-from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, is_missing
 from monitor.sources.directory.poll_context import PollContext
-from monitor.sources.directory.scan import FileIndex, ListedFile
 from monitor.sources.directory.whole_files import WholeFileReader
 
 CheckpointChanges = dict[bytes, bytes | None]

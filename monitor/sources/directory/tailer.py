@@ -9,20 +9,28 @@ import msgspec
 
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_access import (
+    FileStat,
+    SafeDirectory,
+    System,
+    read_fully,
+)
 from monitor.sources.directory.directory_options import DirectoryEvent
-from monitor.sources.directory.file_checkpoint import Failure, FileCheckpoint, FileState, display_name
-from monitor.sources.directory.file_identity import (
+from monitor.sources.directory.file_checkpoint import (
     BLOCK_BYTES,
     SMALL_BYTES,
     TAIL_BYTES,
+    Failure,
+    FileCheckpoint,
+    FileState,
     TrackedFile,
+    display_name,
     head_of,
     prefix_matches,
     starts_like,
     tail_of,
     with_head,
 )
-from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, System, is_missing, read_fully
 from monitor.sources.directory.poll_context import PollContext
 
 HEADER_BYTES = 64 << 10
@@ -108,22 +116,11 @@ class Tailer:
         self._context = context
 
     def read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
-        """Deliver what is unread, at most the budget of one file."""
-        context = self._context
-        context.bytes_left -= FILE_COST_BYTES
-        try:
-            with folder.opened(tracked.name) as (file, stat):
-                yield from self.lines(file, stat, tracked)
-            tracked.failures = 0
-        except OpenRefused as refused:
-            tracked.unread, tracked.refused = False, True
-            context.refuse(tracked.key, tracked.entry, refused.refusal)
-        except OSError as error:
-            # If it disappeared since the listing, the next poll notices.
-            if is_missing(error):
-                tracked.unread = False
-            else:
-                context.unreadable(tracked, error)
+        """Deliver what is unread, at most the budget of one file. Raises OSError or OpenRefused."""
+        self._context.bytes_left -= FILE_COST_BYTES
+        with folder.opened(tracked.name) as (file, stat):
+            yield from self.lines(file, stat, tracked)
+        tracked.backoff = None
 
     def lines(self, file: int, stat: FileStat, tracked: TrackedFile) -> Iterator[Delivery]:
         """Deliver what is unread in an open file."""
@@ -212,7 +209,7 @@ class Tailer:
         if checkpoint.offset < checkpoint.skip_to:
             old = data[: data.rfind(b"\n", 0, checkpoint.skip_to - checkpoint.offset) + 1]
             if old:
-                tally = {DirectoryEvent.BYTES_READ: len(old), DirectoryEvent.BYTES_SKIPPED: len(old)}
+                tally: dict[str, int] = {DirectoryEvent.BYTES_READ: len(old), DirectoryEvent.BYTES_SKIPPED: len(old)}
                 return context.deliver(
                     tracked, self._advanced(file, stat, checkpoint, old, checkpoint.non_json_lines), counted=tally
                 )

@@ -5,13 +5,27 @@ from collections.abc import Iterator
 import msgspec
 
 from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_access import (
+    FileIndex,
+    FileStat,
+    ListedFile,
+    Listing,
+    OpenRefused,
+    SafeDirectory,
+    is_missing,
+)
 from monitor.sources.directory.directory_options import DirectoryEvent
-from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys
-from monitor.sources.directory.file_identity import FileChange, TrackedFile, UnmatchedFile, change
-from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, is_missing
+from monitor.sources.directory.file_checkpoint import (
+    FileChange,
+    FileCheckpoint,
+    FileState,
+    Keys,
+    TrackedFile,
+    UnmatchedFile,
+    change,
+)
 from monitor.sources.directory.poll_context import PollContext
 from monitor.sources.directory.resolver import FileFindings, MissingFiles, Resolver, still_matches
-from monitor.sources.directory.scan import FileIndex, ListedFile, Listing
 from monitor.sources.directory.whole_files import WholeFileReader
 
 CROWD = 5_000
@@ -62,6 +76,8 @@ class FileTracker:
     def examine(self, folder: SafeDirectory, listing: Listing) -> Iterator[Delivery]:
         """Examine all files that may have changed, and deliver the resulting changes of checkpoints."""
         findings = FileFindings()
+        for found in listing.active:
+            self.active[found.name].entry = found.entry
         followed = list(self.active.values())
         self._classify(folder, listing, findings)
         findings.missing = self.missing_files.missing(listing.missing)

@@ -9,6 +9,7 @@ import msgspec
 
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_access import FileStat, SafeDirectory
 from monitor.sources.directory.directory_options import DirectoryEvent
 from monitor.sources.directory.file_checkpoint import (
     CRASH,
@@ -16,10 +17,10 @@ from monitor.sources.directory.file_checkpoint import (
     Failure,
     FileCheckpoint,
     FileState,
+    PrefixCheck,
+    TrackedFile,
     display_name,
 )
-from monitor.sources.directory.file_identity import PrefixCheck, TrackedFile
-from monitor.sources.directory.open_files import FileStat, OpenRefused, SafeDirectory, is_missing
 from monitor.sources.directory.poll_context import PollContext
 from monitor.sources.directory.tailer import FILE_COST_BYTES
 
@@ -91,30 +92,20 @@ class WholeFileReader:
         tracked.settling = stat.size > 0 and not tracked.unread and not context.options.completion_marker
 
     def read(self, folder: SafeDirectory, tracked: TrackedFile) -> Iterator[Delivery]:
-        """Deliver what the budget of one file allows."""
+        """Deliver what the budget of one file allows. Raises OSError or OpenRefused."""
         context = self._context
         context.bytes_left -= FILE_COST_BYTES
-        try:
-            if tracked.failed_at is not None and tracked.checkpoint is not None and tracked.stat is not None:
-                tracked.failed_at = None
-                yield context.fail(tracked, tracked.checkpoint, tracked.stat, tracked.failure or DECODER_ERROR)
-                return
-            opened = tracked.key not in self._open
-            if opened and (delivery := self._begin(folder, tracked)) is not None:
-                yield delivery
-            decoding = self._open.get(tracked.key)
-            # Its first block was decoded, which may have used up the time.
-            if decoding is not None and not (opened and context.time_is_up):
-                yield from self._deliver_blocks(tracked, decoding)
-        except OpenRefused as refused:
-            tracked.unread, tracked.refused = False, True
-            context.refuse(tracked.key, tracked.entry, refused.refusal)
-        except OSError as error:
-            self.drop(tracked.key)
-            if is_missing(error):
-                tracked.unread = False
-            else:
-                context.unreadable(tracked, error)
+        if tracked.failed_at is not None and tracked.checkpoint is not None and tracked.stat is not None:
+            tracked.failed_at = None
+            yield context.fail(tracked, tracked.checkpoint, tracked.stat, tracked.failure or DECODER_ERROR)
+            return
+        opened = tracked.key not in self._open
+        if opened and (delivery := self._begin(folder, tracked)) is not None:
+            yield delivery
+        decoding = self._open.get(tracked.key)
+        # Its first block was decoded, which may have used up the time.
+        if decoding is not None and not (opened and context.time_is_up):
+            yield from self._deliver_blocks(tracked, decoding)
 
     def _begin(self, folder: SafeDirectory, tracked: TrackedFile) -> Delivery | None:
         """Compute the checksum of a file, which may take several polls, then open it for decoding."""
@@ -208,10 +199,10 @@ class WholeFileReader:
                 non_json_lines=None,
                 changed_at=context.now,
             )
-            tally = {DirectoryEvent.BYTES_READ: decoding.stat.size} if complete else None
+            tally: dict[str, int] = {DirectoryEvent.BYTES_READ: decoding.stat.size} if complete else {}
             if complete:
                 self.drop(tracked.key)
-                tracked.unread, tracked.failures = False, 0
+                tracked.unread, tracked.failures, tracked.backoff = False, 0, None
             turn -= rows * _ROW_BYTES
             context.bytes_left -= rows * _ROW_BYTES
             yield context.deliver(tracked, checkpoint, block, tally)

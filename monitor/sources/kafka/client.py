@@ -1,23 +1,29 @@
-"""The consumer, implemented with kafka-python.
+"""The consumer, implemented with kafka-python, and the demo's producer.
 
-Only this module, `internals`, `dead_letters` and `topic_feed` import the library.
+Only this module, `internals` and `dead_letters` import the library.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import (
     FencedInstanceIdError,
+    KafkaError,
     LogTruncationError,
     OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
     UnsupportedCodecError,
 )
 from kafka.structs import MemberState, OffsetAndMetadata
 
+from monitor.errors import ServerError
 from monitor.sources.kafka import internals
+from monitor.sources.kafka.connection import security
 from monitor.sources.kafka.consumer import (
     ConnectionBroken,
     Consumer,
@@ -32,7 +38,6 @@ from monitor.sources.kafka.internals import classified, connection_refusal
 from monitor.sources.kafka.kafka_options import Assignor, KafkaOptions
 from monitor.sources.kafka.partition_checkpoint import CommittedOffset, Fetched, Partition, PartitionProgress
 from monitor.sources.kafka.partitions import Ownership
-from monitor.sources.kafka.security import security
 
 BOOTSTRAP_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
@@ -284,3 +289,56 @@ def _theirs(offsets: Mapping[Partition, CommittedOffset]) -> dict[TopicPartition
     return {
         TopicPartition(*one): OffsetAndMetadata(at.offset, at.metadata, at.leader_epoch) for one, at in offsets.items()
     }
+
+
+_FEED_WAIT_MS = 5_000
+_FEED_KEPT_MS = 3_600_000
+"""Retention of the demo's messages."""
+
+
+class TopicFeed:
+    """Sends messages to the first partition of a topic, so that one window contains them all."""
+
+    def __init__(self, broker: str, topic: str) -> None:
+        self._broker = broker
+        self._topic = topic
+        try:
+            self._make()
+            self._producer = KafkaProducer(
+                bootstrap_servers=[broker],
+                client_id="cpcmon-demo",
+                linger_ms=50,
+                max_block_ms=_FEED_WAIT_MS,
+                bootstrap_timeout_ms=_FEED_WAIT_MS,
+            )
+        except KafkaError as error:
+            raise self._refused(error) from error
+
+    def send(self, payloads: Sequence[bytes]) -> None:
+        """Send messages; raises ServerError if the broker takes none."""
+        try:
+            for payload in payloads:
+                self._producer.send(self._topic, value=payload, partition=0)
+        except KafkaError as error:
+            raise self._refused(error) from error
+
+    def close(self) -> None:
+        """Flush for a moment, and release everything."""
+        with contextlib.suppress(KafkaError):
+            self._producer.close(timeout=5.0)
+
+    def _make(self) -> None:
+        admin = KafkaAdminClient(
+            bootstrap_servers=[self._broker], client_id="cpcmon-demo", bootstrap_timeout_ms=_FEED_WAIT_MS
+        )
+        try:
+            kept = {"retention.ms": str(_FEED_KEPT_MS), "segment.ms": str(_FEED_KEPT_MS)}
+            with contextlib.suppress(TopicAlreadyExistsError):
+                admin.create_topics([NewTopic(self._topic, 1, 1, topic_configs=kept)])
+        finally:
+            admin.close()
+
+    def _refused(self, error: KafkaError) -> ServerError:
+        return ServerError(
+            f"--kafka {self._broker}: expected a broker that takes records, found {type(error).__name__}"
+        )

@@ -1,15 +1,19 @@
-"""The connection to the cluster: opened by a thread with backoff, its current failure, and a check of each broker."""
+"""The connection to the cluster: TLS and SASL, opened by a thread with backoff, its failure, a check of each broker."""
 
 import contextlib
 import socket
 import ssl
 import threading
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from monitor.sources.kafka.consumer import ConnectionBroken, Consumer, EventLog, FailureKind, KafkaFailure, describe
-from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
+from monitor.core.backoff import Backoff
+from monitor.sources.base import EventBuffer
+from monitor.sources.kafka.consumer import ConnectionBroken, Consumer, FailureKind, KafkaFailure, describe
+from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions, Mechanism, SaslOptions, TlsOptions
 from monitor.sources.kafka.partitions import Ownership
-from monitor.sources.kafka.security import tls_context
 
 Connect = Callable[[KafkaOptions, Ownership], Consumer]
 Explain = Callable[[KafkaOptions], KafkaFailure]
@@ -19,35 +23,6 @@ LONGEST_WAIT = 30.0
 _LONGEST_RETRY_WAIT = 5.0
 """After a transient error. A longer delay would block the whole group during a rebalance."""
 _TIMEOUT_SECONDS = 2.0
-
-
-class Backoff:
-    """Exponential backoff."""
-
-    def __init__(self, monotonic: Callable[[], float], longest: float | None = None) -> None:
-        self._monotonic = monotonic
-        self._longest = LONGEST_WAIT if longest is None else longest
-        self._wait = 0.0
-        self._until = float("-inf")
-
-    @property
-    def seconds(self) -> float:
-        """The length of the current delay."""
-        return self._wait
-
-    @property
-    def left(self) -> float:
-        """The rest of the current delay, in seconds."""
-        return max(0.0, self._until - self._monotonic())
-
-    def failed(self, *, slowly: bool = False) -> None:
-        """Start a delay, longer than the last one."""
-        self._wait = self._longest if slowly else min(self._longest, max(_FIRST_WAIT, 2 * self._wait))
-        self._until = self._monotonic() + self._wait
-
-    def worked(self) -> None:
-        """Reset the delays."""
-        self._wait, self._until = 0.0, float("-inf")
 
 
 class _Attempt:
@@ -102,7 +77,7 @@ class KafkaConnection:
         self,
         options: KafkaOptions,
         ownership: Ownership,
-        event_log: EventLog,
+        event_log: EventBuffer,
         *,
         connect: Connect,
         explain: Explain,
@@ -113,8 +88,8 @@ class KafkaConnection:
         self._event_log = event_log
         self._connect, self._explain = connect, explain
         self._monotonic = monotonic
-        self._connect_backoff = Backoff(monotonic)
-        self._retry_backoff = Backoff(monotonic, _LONGEST_RETRY_WAIT)
+        self._connect_backoff = Backoff(_FIRST_WAIT, LONGEST_WAIT)
+        self._retry_backoff = Backoff(_FIRST_WAIT, _LONGEST_RETRY_WAIT)
         self.consumer: Consumer | None = None
         self._attempt: _Attempt | None = None
         self.failure: str | None = f"kafka {options.address}: not connected yet"
@@ -130,24 +105,23 @@ class KafkaConnection:
     @property
     def backing_off(self) -> bool:
         """Whether a backoff delay is in progress."""
-        return self._retry_backoff.left > 0.0
+        return self._retry_backoff.left(self._monotonic()) > 0.0
 
     def connected(self) -> bool:
         """Connect if necessary; return whether there is a new connection."""
         if self.consumer is not None:
             return False
         if self._attempt is None:
-            if self._connect_backoff.left:
+            if self._connect_backoff.left(self._monotonic()):
                 return False
             self._attempt = _Attempt(lambda: self._connect(self._options, self._ownership), self._explained)
         if not self._attempt.is_over:
             return False
         attempt, self._attempt = self._attempt, None
         if attempt.failure is not None:
-            self._connect_backoff.failed(slowly=attempt.failure.kind.needs_operator)
-            self._report(attempt.failure, self._connect_backoff)
+            self._reconnect_later(attempt.failure)
             return False
-        self._connect_backoff.worked()
+        self._connect_backoff.succeeded()
         self.consumer = attempt.consumer
         self._event_log.counted[KafkaEvent.CONNECTIONS] += 1
         self.mark_healthy()
@@ -160,17 +134,21 @@ class KafkaConnection:
         """Handle a failure: back off, and reconnect if necessary."""
         if isinstance(failure, ConnectionBroken) or failure.kind.needs_operator or self._may_be_evicted(failure):
             self._drop()
-            self._connect_backoff.failed(slowly=failure.kind.needs_operator)
-            self._report(failure, self._connect_backoff)
+            self._reconnect_later(failure)
         else:
-            self._retry_backoff.failed()
+            self._retry_backoff.failed(self._monotonic())
             self._report(failure, self._retry_backoff)
+
+    def _reconnect_later(self, failure: KafkaFailure) -> None:
+        self._connect_backoff.first_seconds = LONGEST_WAIT if failure.kind.needs_operator else _FIRST_WAIT
+        self._connect_backoff.failed(self._monotonic())
+        self._report(failure, self._connect_backoff)
 
     def mark_healthy(self) -> None:
         """The cluster answered."""
         self.failure = self._failing_since = None
         self._event_log.resolved("cluster", f"kafka {self._options.address}: connection restored")
-        self._retry_backoff.worked()
+        self._retry_backoff.succeeded()
 
     def topics_missing(self, failure: KafkaFailure | None) -> None:
         """Handle topics that are missing or forbidden; the others are read all the same."""
@@ -258,3 +236,85 @@ def _connect_failure(error: OSError, host: str) -> KafkaFailure:
             return KafkaFailure(FailureKind.UNREACHABLE, "no answer in time")
         case _:
             return KafkaFailure(FailureKind.UNREACHABLE, (error.strerror or type(error).__name__).lower())
+
+
+_LONGEST_SECRET = 64 << 10
+
+
+def security(options: KafkaOptions) -> dict[str, Any]:
+    """Return the client library's settings for TLS and SASL. Raises KafkaFailure for an unusable file."""
+    settings: dict[str, Any] = {"security_protocol": _PROTOCOLS[options.sasl is not None, options.tls is not None]}
+    if options.tls is not None:
+        settings["ssl_context"] = tls_context(options.tls)
+    if options.sasl is not None:
+        settings |= _sasl(options.sasl)
+    return settings
+
+
+_PROTOCOLS = {
+    (False, False): "PLAINTEXT",
+    (False, True): "SSL",
+    (True, False): "SASL_PLAINTEXT",
+    (True, True): "SASL_SSL",
+}
+"""By whether SASL and TLS are configured."""
+
+
+def tls_context(tls: TlsOptions) -> ssl.SSLContext:
+    """Return the TLS context. Raises KafkaFailure for an unusable file."""
+    try:
+        context = ssl.create_default_context(cafile=None if tls.ca is None else str(tls.ca))
+    except (OSError, ssl.SSLError) as error:
+        raise KafkaFailure(FailureKind.TLS, f"no certificates in tls.ca {str(tls.ca)!r} ({_why(error)})") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = tls.check_hostname
+    if tls.cert is not None:
+        password = (
+            None if tls.password_file is None else _secret(tls.password_file, "tls.password_file", FailureKind.TLS)
+        )
+        try:
+            # Without a password, OpenSSL would prompt for it on the terminal.
+            context.load_cert_chain(tls.cert, tls.key, password=password or "")
+        except (OSError, ssl.SSLError) as error:
+            raise KafkaFailure(
+                FailureKind.TLS,
+                f"no certificate with its key in tls.cert {str(tls.cert)!r} and tls.key ({_why(error)})",
+            ) from error
+    return context
+
+
+def _sasl(sasl: SaslOptions) -> dict[str, Any]:
+    if sasl.mechanism is Mechanism.OAUTHBEARER:
+        # Imported here: configurations are validated without the client library, which is slow to import.
+        from monitor.sources.kafka.internals import TokenFile  # noqa: PLC0415
+
+        assert sasl.token_file is not None  # noqa: S101 - validated by SaslOptions
+        provider = TokenFile(partial(_secret, sasl.token_file, "sasl.token_file", FailureKind.AUTHENTICATION))
+        provider.token()  # report a missing file now
+        return {"sasl_mechanism": str(sasl.mechanism), "sasl_oauth_token_provider": provider}
+    assert sasl.password_file is not None  # noqa: S101 - validated by SaslOptions
+    return {
+        "sasl_mechanism": str(sasl.mechanism),
+        "sasl_plain_username": sasl.user,
+        "sasl_plain_password": _secret(sasl.password_file, "sasl.password_file", FailureKind.AUTHENTICATION),
+    }
+
+
+def _secret(path: Path, where: str, kind: FailureKind) -> str:
+    try:
+        with path.open("rb") as file:
+            secret = file.read(_LONGEST_SECRET).decode().strip("\r\n")
+    except OSError as error:
+        raise KafkaFailure(kind, f"{where} {str(path)!r} that cannot be read ({_why(error)})") from error
+    except UnicodeDecodeError:
+        # Not chained: the exception would quote the file.
+        raise KafkaFailure(kind, f"{where} {str(path)!r} that is not UTF-8") from None
+    if not secret:
+        raise KafkaFailure(kind, f"{where} {str(path)!r} that is empty")
+    return secret
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "not PEM").lower().replace("_", " ")
+    return (getattr(error, "strerror", None) or type(error).__name__).lower()

@@ -3,13 +3,11 @@
 Messages never contain a secret or the content of a record.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from monitor.sources.base import Delivery
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions, Mechanism
 from monitor.sources.kafka.partition_checkpoint import CommittedOffset, Fetched, Partition, PartitionProgress
 
@@ -242,36 +240,3 @@ class Consumer(Protocol):
 
     def close(self) -> None:
         """Leave the group, except as a static member, and release everything."""
-
-
-@dataclass(slots=True)
-class EventLog:
-    """Pending counts and messages. Used by the ingestion thread."""
-
-    counted: Counter[str] = field(default_factory=Counter)
-    events: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    _active: dict[str, str] = field(default_factory=dict)
-
-    def warn_once(self, about: str, message: str) -> bool:
-        """Warn about a condition when it starts or changes; return whether it did."""
-        if self._active.get(about) == message:
-            return False
-        self._active[about] = message
-        self.warnings.append(message)
-        return True
-
-    def resolved(self, about: str, message: str) -> None:
-        """Log the end of a condition, if it was active."""
-        if self._active.pop(about, None) is not None:
-            self.events.append(message)
-
-    def take(self, origin: str, owned: frozenset[str] | None = None) -> Delivery | None:
-        """Return a delivery without records; None if there is nothing to report."""
-        self.counted = +self.counted
-        if not (self.counted or self.events or self.warnings) and owned is None:
-            return None
-        counted, self.counted = self.counted, Counter()
-        events, self.events = tuple(self.events), []
-        warnings, self.warnings = tuple(self.warnings), []
-        return Delivery(origin, counted=counted, events=events, warnings=warnings, owned=owned)

@@ -13,11 +13,11 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from monitor.records.record_batch import Pointer
+from monitor.sources.kafka.connection import security
 from monitor.sources.kafka.consumer import KafkaFailure
 from monitor.sources.kafka.internals import ConnectionErrors, connection_refusal, translated
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
 from monitor.sources.kafka.partition_checkpoint import Partition
-from monitor.sources.kafka.security import security
 
 _WAIT_MS = 5_000
 _GIVE_UP_MS = 60_000

@@ -6,15 +6,15 @@ and before it rejoined, no member gets them. If it led the group it is not told 
 partitions.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from monitor.sources.base import Lag, ShardLag
+from monitor.sources.base import EventBuffer, Lag, LagMeter, ShardLag
 from monitor.sources.kafka.consumer import (
     ConnectionBroken,
     Consumer,
     ConsumerGroup,
-    EventLog,
     FailureKind,
     KafkaFailure,
     describe,
@@ -34,86 +34,79 @@ _JOIN_SECONDS = 330.0
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Log:
     end: int
     """The log end, as far as it may be read."""
+    started_at: float
     fetched_end: int | None = None
     """The log end of the last fetch; it may include open transactions."""
-    newest: float = float("-inf")
-    """The timestamp of the newest message read."""
-    caught_up_at: float = float("-inf")
-    started_at: float = 0.0
 
 
-class PartitionLagMeter:
-    """Tracks log ends and message timestamps."""
+class PartitionLags:
+    """Tracks log ends and message timestamps, and computes the lag of each partition."""
 
     def __init__(self) -> None:
-        self._seen: dict[Partition, _Seen] = {}
-        self._lags: dict[str, ShardLag] = {}
-        self._since: float | None = None
+        self._logs: dict[Partition, _Log] = {}
+        self._meter = LagMeter[Partition]()
+        self.lags: Mapping[str, ShardLag] = {}
+        """The lag of each shard, as of the last measurement."""
+        self.lag = Lag()
+        """The lag of the source."""
 
     def start(self, partition: Partition, end: int, now: float) -> None:
         """Start with a partition and its log end."""
-        self._seen[partition] = _Seen(end, started_at=now)
+        self._logs[partition] = _Log(end, now)
+        self._meter.start(partition)
 
     def retain(self, partitions: frozenset[Partition]) -> None:
         """Drop all others."""
-        self._seen = {one: seen for one, seen in self._seen.items() if one in partitions}
+        self._logs = {one: log for one, log in self._logs.items() if one in partitions}
 
     def read(self, partition: Partition, newest: float, now: float) -> None:
         """Messages were read; a timestamp in the future says nothing about lag."""
-        seen = self._seen.get(partition)
-        if seen is not None:
-            seen.newest = max(seen.newest, min(newest, now))
+        self._meter.read(partition, min(newest, now))
 
     def found_ends(self, ends: Mapping[Partition, int]) -> None:
         """Update the requested log ends."""
         for partition, end in ends.items():
-            if partition in self._seen:
-                self._seen[partition].end = end
+            if partition in self._logs:
+                self._logs[partition].end = end
 
     def behind(self, partition: Partition, position: int) -> int:
         """Return the number of offsets between a position and the end."""
-        seen = self._seen.get(partition)
-        return 0 if seen is None else max(0, seen.end - position)
+        log = self._logs.get(partition)
+        return 0 if log is None else max(0, log.end - position)
 
     def measure(
         self, progress: Mapping[Partition, PartitionProgress], restored_to: Mapping[Partition, int], now: float
     ) -> None:
         """Compute the lag of each partition."""
-        lags: dict[str, ShardLag] = {}
-        since: list[float] = []
-        for partition, seen in self._seen.items():
-            at = progress.get(partition)
-            if at is None:
-                continue
-            if at.end is not None and at.end != seen.fetched_end:
-                seen.end = seen.fetched_end = at.end
-            records = max(0, seen.end - at.position)
+        unread: dict[Partition, int] = {}
+        for partition, log in self._logs.items():
+            if (at := progress.get(partition)) is not None:
+                if at.end is not None and at.end != log.fetched_end:
+                    log.end = log.fetched_end = at.end
+                unread[partition] = max(0, log.end - at.position)
+        since = self._meter.measure([one for one in self._logs if unread.get(one, 1)], now)
+        lags, oldest = {}, []
+        for partition, records in unread.items():
+            seconds = 0.0
             if not records:
-                seen.caught_up_at = now
-            start = max(seen.newest, seen.caught_up_at)
-            # Before the first read, the time of the assignment is all that is known.
-            start = seen.started_at if start == float("-inf") else start
-            seconds = max(0.0, now - start) if records else 0.0
-            restoring = min(records, max(0, restored_to.get(partition, 0) - at.position))
+                # What arrives from now on is unread since now.
+                self._meter.start(partition, now)
+            else:
+                # Before the first read, the time of the assignment is all that is known.
+                start = since[partition] if math.isfinite(since[partition]) else self._logs[partition].started_at
+                oldest.append(start)
+                seconds = max(0.0, now - start)
+            restoring = min(records, max(0, restored_to.get(partition, 0) - progress[partition].position))
             lags[partition.shard] = ShardLag(records, seconds, restoring)
-            if records:
-                since.append(start)
-        self._lags, self._since = lags, min(since, default=None)
-
-    @property
-    def lags(self) -> Mapping[str, ShardLag]:
-        """The lag of each shard, as of the last measurement."""
-        return self._lags
-
-    @property
-    def lag(self) -> Lag:
-        """The lag of the source."""
-        behind = sum(one.records > 0 for one in self._lags.values())
-        rebuilding = any(one.restoring for one in self._lags.values())
-        return Lag(files=behind, oldest_unread=self._since, rebuilding=rebuilding)
+        self.lags = lags
+        self.lag = Lag(
+            files=len(oldest),
+            oldest_unread=min(oldest, default=None),
+            rebuilding=any(one.restoring for one in lags.values()),
+        )
 
 
 class StallDetector:
@@ -146,7 +139,7 @@ _NO_PARTITIONS: frozenset[Partition] = frozenset()
 class UnassignedCheck:
     """Compares the assignments of the group with the partitions of its topics, and rejoins if some are unassigned."""
 
-    def __init__(self, options: KafkaOptions, event_log: EventLog, monotonic: Callable[[], float]) -> None:
+    def __init__(self, options: KafkaOptions, event_log: EventBuffer, monotonic: Callable[[], float]) -> None:
         self._options = options
         self._event_log = event_log
         self._monotonic = monotonic
@@ -234,7 +227,7 @@ class Stalled(ConnectionBroken):
 class HealthCheck:
     """Queries the cluster after a quiet period: a client without a broker waits silently."""
 
-    def __init__(self, options: KafkaOptions, meter: PartitionLagMeter, monotonic: Callable[[], float]) -> None:
+    def __init__(self, options: KafkaOptions, meter: PartitionLags, monotonic: Callable[[], float]) -> None:
         self._meter = meter
         self._monotonic = monotonic
         self._watch = StallDetector(options.stall_after_seconds)

@@ -1,15 +1,16 @@
 """A source of type `kafka`: its settings, and the events it counts."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Self
 
 from monitor.errors import Problem, UsageError
+from monitor.records.record_batch import MAX_MESSAGE_BYTES
 from monitor.settings.section import Section
-from monitor.sources.base import Source, SourceContext, SourceOptions, check_bounds
+from monitor.sources.base import NumberBounds, Source, SourceContext, SourceOptions, check_bounds
 
 NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 """The names of topics and instances."""
@@ -164,7 +165,7 @@ class SaslOptions:
             raise UsageError(Problem("token_file", "OAUTHBEARER beside it", str(self.mechanism)))
 
 
-BOUNDS: Mapping[str, tuple[float, float]] = {
+BOUNDS: NumberBounds = {
     "session_timeout_seconds": (1.0, 1800.0),
     "max_poll_records": (1, 1_000_000),
     "fetch_max_bytes": (1024, 1 << 30),
@@ -173,7 +174,6 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "stall_after_seconds": (1.0, 86400.0),
     "commit_seconds": (0.1, 3600.0),
 }
-"""The least and the greatest value of each number in the options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class KafkaOptions(SourceOptions):
     """Bytes per fetch response."""
     partition_fetch_bytes: int = 4 << 20
     """Bytes per partition in a fetch response."""
-    max_message_bytes: int = 8 << 20
+    max_message_bytes: int = MAX_MESSAGE_BYTES
     """Larger messages are rejected."""
     tls: TlsOptions | None = None
     sasl: SaslOptions | None = None
@@ -289,5 +289,5 @@ class KafkaOptions(SourceOptions):
         """Return the source."""
         from monitor.sources.kafka.kafka_source import KafkaSource  # noqa: PLC0415 - slow to import
 
-        decoder = context.message_decoder(self.max_message_bytes)
+        decoder = context.decoder(self.max_message_bytes)
         return KafkaSource(context.name, self, decoder, fingerprint=context.fingerprint, room=context.room)

@@ -19,14 +19,14 @@ from monitor.settings.kinds import (
     Secret,
     SecretPath,
     SettingKind,
-    SizeSetting,
     Text,
     invalid,
 )
 from monitor.settings.section import Section
 from monitor.settings.setting_files import problem_of, read_line, secret_file
 from monitor.settings.yaml_text import Node, Scalar
-from monitor.sources.base import report_error
+from monitor.sources.base import read_numbers, report_error
+from monitor.sources.kafka.connection import tls_context
 from monitor.sources.kafka.consumer import KafkaFailure
 from monitor.sources.kafka.kafka_options import (
     BOUNDS,
@@ -39,7 +39,6 @@ from monitor.sources.kafka.kafka_options import (
     Start,
     TlsOptions,
 )
-from monitor.sources.kafka.security import tls_context
 
 _Options = TypeVar("_Options", bound=KafkaOptions)
 
@@ -210,13 +209,7 @@ def read_kafka(options_class: type[_Options], section: Section, folder: Path) ->
     isolation = section.get("isolation", Choice(Isolation), default.isolation)
     assignor = section.get("assignor", Choice(Assignor), default.assignor)
     client_rack = section.get("client_rack", Text("the rack of this process"), None)
-    durations = {
-        name: section.get(key, Duration(*BOUNDS[name]), getattr(default, name)) for key, name in _DURATIONS.items()
-    }
-    sizes = {
-        name: section.get(key, SizeSetting(*map(int, BOUNDS[name])), getattr(default, name))
-        for key, name in _SIZES.items()
-    }
+    numbers = read_numbers(section, default, BOUNDS, _DURATIONS, _SIZES)
     poll_records = Integer(*map(int, BOUNDS["max_poll_records"]))
     max_poll_records = section.get("max_poll_records", poll_records, default.max_poll_records)
     letters = section.section("dead_letters", optional=True)
@@ -243,8 +236,7 @@ def read_kafka(options_class: type[_Options], section: Section, folder: Path) ->
             tls=tls,
             sasl=sasl,
             max_poll_records=max_poll_records,
-            **durations,
-            **sizes,
+            **numbers,
         )
     except UsageError as error:
         where = "" if error.problem is None else error.problem.where

@@ -6,26 +6,36 @@ a broker or permission the source reports it and retries.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import ClassVar
+from itertools import islice
+from typing import ClassVar, Protocol
 
-from monitor.sources.base import NOTHING_HELD, Delivery, ShardStatus, SourceStatus
+import numpy as np
+
+from monitor.records.messages import Messages
+from monitor.records.record_batch import RecordBatch
+from monitor.sources.base import NOTHING_HELD, Delivery, EventBuffer, ShardStatus, SourceStatus
 from monitor.sources.kafka.client import connect as connect_client
 from monitor.sources.kafka.connection import Connect, Explain, KafkaConnection, check_brokers
 from monitor.sources.kafka.consumer import (
     Consumer,
-    EventLog,
     KafkaFailure,
     OutOfRange,
     Truncated,
     UnreadableBatch,
     describe_dead_letter_failure,
 )
-from monitor.sources.kafka.dead_letters import DeadLetters
-from monitor.sources.kafka.health import HealthCheck, PartitionLagMeter, Stalled, UnassignedCheck
+from monitor.sources.kafka.dead_letters import MOST_WAITING, DeadLetters, Letter, letters
+from monitor.sources.kafka.health import HealthCheck, PartitionLags, Stalled, UnassignedCheck
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
-from monitor.sources.kafka.message_reader import DecodesMessages, MessageReader
-from monitor.sources.kafka.partition_checkpoint import Fetched, Partition
+from monitor.sources.kafka.partition_checkpoint import (
+    Fetched,
+    Partition,
+    PartitionCheckpoint,
+    TrackedPartition,
+    encoded,
+)
 from monitor.sources.kafka.partitions import Ownership, Partitions
 from monitor.sources.kafka.resume_offset import OffsetCommitter, OffsetProblem
 
@@ -33,11 +43,138 @@ _POLL_SECONDS = 0.1
 _IDLE_SECONDS = 0.1
 _RESUME_SECONDS = 1.0
 
+_FUTURE_SECONDS = 86400.0
+"""Later event times are invalid; windows never use a later one."""
+
+
+class DecodesMessages(Protocol):
+    """Decodes messages; see `monitor.records.decoder`."""
+
+    def messages(self, where: str, messages: Messages) -> RecordBatch:
+        """Decode messages; never raises."""
+
+
+class MessageReader:
+    """Turns fetched messages into deliveries."""
+
+    def __init__(
+        self, decoder: DecodesMessages, fingerprint: str, dead_letters: DeadLetters | None, *, with_payload: bool
+    ) -> None:
+        self._decoder = decoder
+        self._fingerprint = fingerprint
+        self._dead_letters = dead_letters
+        self._with_payload = with_payload
+        self._letters: list[Letter] = []
+        """Of deliveries that are not committed yet."""
+
+    def deliveries(
+        self, tracked: TrackedPartition, fetched: Fetched, now: float
+    ) -> Iterator[tuple[Delivery, PartitionCheckpoint]]:
+        """Yield what was fetched of a partition with the checkpoint behind it; usually one delivery."""
+        counted: Counter[str] = Counter()
+        fresh = fetched.from_offset(tracked.next_offset)
+        if len(fresh) < len(fetched):
+            counted[KafkaEvent.MESSAGES_REPEATED] += len(fetched) - len(fresh)
+        if not len(fresh):
+            return
+        counted[KafkaEvent.MESSAGES_READ] += len(fresh)
+        messages = _messages(fresh)
+        if len(messages.values) < len(fresh):
+            counted[KafkaEvent.TOMBSTONES] += len(fresh) - len(messages.values)
+        counted[KafkaEvent.BYTES_READ] += sum(map(len, messages.values))
+        shard, last = tracked.partition.shard, fresh.offsets[-1]
+        parts = list(self._decoded(shard, messages))
+        for place, (some, batch) in enumerate(parts, start=1):
+            warnings: tuple[str, ...] = ()
+            if batch is None:
+                counted[KafkaEvent.DECODER_ERRORS] += 1
+                warnings = (
+                    f"{shard}: internal error in the decoder on the message at offset {some.offsets[0]}; skipped",
+                )
+            else:
+                self._add_letters(tracked, some, batch)
+            # The last part includes trailing tombstones.
+            next_offset = 1 + (last if place == len(parts) else some.offsets[-1])
+            first = fresh.offsets[0] if place == 1 else some.offsets[0]
+            tracked.advance(first, next_offset, fresh.leader_epoch, None if batch is None else _newest(batch, now))
+            checkpoint = tracked.checkpoint(self._fingerprint)
+            delivery = Delivery(
+                shard,
+                batch or RecordBatch(),
+                {tracked.partition.key: encoded(checkpoint)},
+                counted,
+                warnings=warnings,
+                shard=shard,
+            )
+            yield delivery, checkpoint
+            counted = Counter()
+
+    def _decoded(self, shard: str, messages: Messages) -> Iterator[tuple[Messages, RecordBatch | None]]:
+        if not messages.values:
+            yield messages, RecordBatch()
+            return
+        try:
+            yield messages, self._decoder.messages(shard, messages)
+        except Exception:  # noqa: BLE001 - unexpected; one message must not block all that follow
+            half = len(messages.values) // 2
+            if not half:
+                yield messages, None
+                return
+            yield from self._decoded(shard, _part(messages, slice(None, half)))
+            yield from self._decoded(shard, _part(messages, slice(half, None)))
+
+    def _add_letters(self, tracked: TrackedPartition, messages: Messages, batch: RecordBatch) -> None:
+        if self._dead_letters is None or not batch.pointers:
+            return
+        values = messages.values if self._with_payload else None
+        # More than the queue holds would be dropped and counted there anyway.
+        most = max(0, 2 * MOST_WAITING - len(self._letters))
+        self._letters.extend(islice(letters(tracked.partition, batch.pointers, messages.offsets, values), most))
+
+    def acknowledge(self) -> None:
+        """What was delivered is committed: send its dead letters."""
+        if self._dead_letters is not None:
+            for letter in self._letters:
+                self._dead_letters.put(letter)
+        self._letters.clear()
+
+    def roll_back(self) -> None:
+        """What was delivered comes again, with its dead letters."""
+        self._letters.clear()
+
+
+def _messages(fetched: Fetched) -> Messages:
+    times = np.asarray(fetched.times_ms, dtype=np.float64)
+    times = np.where(times < 0.0, np.nan, times / 1000.0)
+    values = [value for value in fetched.values if value is not None]
+    if len(values) == len(fetched):
+        return Messages(values, fetched.offsets, times)
+    rows = [row for row, value in enumerate(fetched.values) if value is not None]
+    return Messages(values, [fetched.offsets[row] for row in rows], times[rows])
+
+
+def _part(messages: Messages, rows: slice) -> Messages:
+    return Messages(messages.values[rows], messages.offsets[rows], messages.times[rows])
+
+
+def _newest(batch: RecordBatch, now: float) -> float | None:
+    """Return the newest event time of all records, as windows might use it; None without records.
+
+    Too late is safe, it only lengthens a rewind; too early would leave out records.
+    """
+    newest: float | None = None
+    for records in batch.models.values():
+        at = records.at
+        if len(at):
+            latest = float(np.where(np.isnan(at), now, np.minimum(at, now + _FUTURE_SECONDS)).max())
+            newest = latest if newest is None else max(newest, latest)
+    return newest
+
 
 class KafkaSource:
     """Reads topics. See `Source` for the contract; single-threaded, never blocks for long."""
 
-    sharded: ClassVar[bool] = True
+    sharded: ClassVar[bool] = KafkaOptions.sharded
 
     def __init__(  # noqa: PLR0913 - including test hooks
         self,
@@ -57,12 +194,12 @@ class KafkaSource:
         self._room = room
         """The number of partitions that fit in memory; None if unknown."""
         self._monotonic = monotonic
-        self._event_log = EventLog()
+        self._event_log = EventBuffer()
         self._ownership = Ownership()
         self._connection = KafkaConnection(
             options, self._ownership, self._event_log, connect=connect, explain=explain, monotonic=monotonic
         )
-        self._meter = PartitionLagMeter()
+        self._meter = PartitionLags()
         self._health = HealthCheck(options, self._meter, monotonic)
         self._unassigned = UnassignedCheck(options, self._event_log, monotonic)
         if dead_letters is None and options.dead_letter_topic is not None:
@@ -86,7 +223,7 @@ class KafkaSource:
         damaged = self._partitions.stored.restore(checkpoints)
         if damaged:
             self._event_log.counted[KafkaEvent.POSITIONS_DAMAGED] += damaged
-            self._event_log.warnings.append(
+            self._event_log.warn(
                 f"{damaged} damaged checkpoints; the stored data of their partitions is deleted and rebuilt"
             )
 
@@ -102,8 +239,8 @@ class KafkaSource:
             yield delivery
             if self._epoch != epoch:
                 return  # rolled back: later deliveries would build on it
-        if (rest := self._event_log.take(self.name)) is not None:
-            yield rest
+        if self._event_log.pending:
+            yield self._event_log.delivery(self.name)
 
     def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
         """Everything delivered so far is committed: send dead letters, and commit offsets when due."""
@@ -203,7 +340,7 @@ class KafkaSource:
         counted[KafkaEvent.PARTITIONS_REVOKED] += change.revoked
         counted[KafkaEvent.PARTITIONS_LOST] += change.lost
         owned = self._ownership.owned
-        self._event_log.events.append(f"group rebalanced: {len(owned)} partitions assigned")
+        self._event_log.info(f"group rebalanced: {len(owned)} partitions assigned")
         self._check_room(len(owned))
         self._partitions.update_assignment(owned, change.assigned)
         self._committer.forget()
@@ -224,7 +361,7 @@ class KafkaSource:
     def _ownership_delivery(self) -> Delivery:
         self._report_owned, self._owned_reported = False, True
         owned = frozenset(one.shard for one in self._ownership.owned)
-        return self._event_log.take(self.name, owned) or Delivery(self.name, owned=owned)
+        return self._event_log.delivery(self.name, owned=owned)
 
     def _deliver(self, consumer: Consumer, partition: Partition, fetched: Fetched, now: float) -> Iterator[Delivery]:
         if not self._partitions.may_deliver(consumer, partition, self._event_log):

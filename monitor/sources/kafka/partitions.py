@@ -2,17 +2,20 @@
 
 The client library reports assignments on its own thread, during a poll, where requests to the cluster would fail. So
 they are only recorded, and handled when the poll has returned.
+
+A damaged batch is first fetched again a few times: it may have been damaged in transit, or on one replica only. Then
+its end is searched: every fetch from an offset within the batch fails, so the steps grow until one lands behind it, and
+then a binary search narrows down the first readable offset.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from monitor.sources.base import Delivery
-from monitor.sources.kafka.consumer import Consumer, EventLog, UnreadableBatch
-from monitor.sources.kafka.health import PartitionLagMeter
+from monitor.sources.base import Delivery, EventBuffer
+from monitor.sources.kafka.consumer import Consumer, UnreadableBatch
+from monitor.sources.kafka.health import PartitionLags
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions
-from monitor.sources.kafka.message_reader import BatchSkipper, SkippedRange
 from monitor.sources.kafka.partition_checkpoint import (
     Partition,
     PartitionCheckpoint,
@@ -87,11 +90,76 @@ class Ownership:
         return before - len(self._owned)
 
 
+FETCHED_AGAIN = 5
+
+
+@dataclass(slots=True)
+class _Search:
+    start: int
+    failed: int
+    tried: int
+    again: int = FETCHED_AGAIN
+    worked: int | None = None
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRange:
+    """Skipped offsets, end exclusive."""
+
+    start: int
+    end: int
+
+
+class BatchSkipper:
+    """The searches in progress, one for each partition with a damaged batch."""
+
+    def __init__(self) -> None:
+        self._searches: dict[Partition, _Search] = {}
+
+    def __contains__(self, partition: Partition) -> bool:
+        """Return whether a search is in progress."""
+        return partition in self._searches
+
+    def failed(self, partition: Partition, offset: int, end: int) -> int:
+        """Return the next offset to try, after a fetch failed; never behind the end of the log."""
+        search = self._searches.get(partition)
+        if search is None or offset != search.tried:
+            search = self._searches[partition] = _Search(offset, offset, offset)
+        search.failed = offset
+        if search.again:
+            search.again -= 1
+            return offset
+        if search.worked is None:
+            search.tried = max(offset + 1, min(offset + search.step, end))
+            search.step *= 2
+        else:
+            search.tried = max(offset + 1, (offset + search.worked) // 2)
+        return search.tried
+
+    def worked(self, partition: Partition) -> int | SkippedRange:
+        """Return the next offset to try, after a fetch succeeded; or the skipped range."""
+        search = self._searches[partition]
+        if search.tried == search.start:
+            del self._searches[partition]
+            return SkippedRange(search.start, search.start)
+        if search.tried - search.failed > 1:
+            search.worked = search.tried
+            search.tried = (search.failed + search.worked) // 2
+            return search.tried
+        del self._searches[partition]
+        return SkippedRange(search.start, search.tried)
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is resolved again, or was revoked."""
+        self._searches.pop(partition, None)
+
+
 class Partitions:
     """The state of each assigned partition. Those without a resume offset are paused."""
 
     def __init__(
-        self, options: KafkaOptions, fingerprint: str, meter: PartitionLagMeter, monotonic: Callable[[], float]
+        self, options: KafkaOptions, fingerprint: str, meter: PartitionLags, monotonic: Callable[[], float]
     ) -> None:
         self.stored = StoredCheckpoints()
         self.tracked: dict[Partition, TrackedPartition] = {}
@@ -230,15 +298,15 @@ class Partitions:
 
     # Damaged batches
 
-    def skip(self, consumer: Consumer, unreadable: UnreadableBatch, event_log: EventLog) -> None:
+    def skip(self, consumer: Consumer, unreadable: UnreadableBatch, event_log: EventBuffer) -> None:
         """Try behind an unreadable batch."""
         partition, at = unreadable.partition, unreadable.position
         if partition not in self._skipper:
-            event_log.warnings.append(f"{partition.shard}: the batch at offset {at} is damaged; retrying")
+            event_log.warn(f"{partition.shard}: the batch at offset {at} is damaged; retrying")
         end = at + self._meter.behind(partition, at)
         consumer.seek(partition, self._skipper.failed(partition, at, max(end, at + 1)))
 
-    def may_deliver(self, consumer: Consumer, partition: Partition, event_log: EventLog) -> bool:
+    def may_deliver(self, consumer: Consumer, partition: Partition, event_log: EventBuffer) -> bool:
         """Return whether fetched messages may be delivered: not during a search for the end of a damaged batch."""
         if partition not in self._skipper:
             return True
@@ -249,9 +317,7 @@ class Partitions:
         if found.end > found.start:
             event_log.counted[KafkaEvent.BATCHES_UNREADABLE] += 1
             event_log.counted[KafkaEvent.OFFSETS_UNREADABLE] += found.end - found.start
-            event_log.warnings.append(
-                f"{partition.shard}: offsets {found.start} to {found.end - 1} are unreadable; skipped"
-            )
+            event_log.warn(f"{partition.shard}: offsets {found.start} to {found.end - 1} are unreadable; skipped")
         return True
 
     # Status

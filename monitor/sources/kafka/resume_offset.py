@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from monitor.sources.kafka.consumer import Consumer, EventLog, KafkaFailure
+from monitor.sources.base import EventBuffer
+from monitor.sources.kafka.consumer import Consumer, KafkaFailure
 from monitor.sources.kafka.kafka_options import KafkaEvent, KafkaOptions, Start
 from monitor.sources.kafka.partition_checkpoint import (
     CommitMetadata,
@@ -223,7 +224,7 @@ class OffsetCommitter:
     """Commits offsets at intervals. A failure is counted; the next commit covers it."""
 
     def __init__(
-        self, every_seconds: float, fingerprint: str, event_log: EventLog, monotonic: Callable[[], float]
+        self, every_seconds: float, fingerprint: str, event_log: EventBuffer, monotonic: Callable[[], float]
     ) -> None:
         self._every = every_seconds
         self._fingerprint = fingerprint

@@ -9,7 +9,6 @@ from monitor.web.charts.small_charts import Scale, bar
 from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
     SEVERITIES,
-    OverallStatus,
     Urgency,
     Within,
     active_alerts,
@@ -20,6 +19,7 @@ from monitor.web.pages.status import (
     ranked_models,
     severity_suffix,
     thresholds_of,
+    urgencies_of,
     urgency_of,
     verdict,
     within,
@@ -40,29 +40,26 @@ LEAST_ROWS = 10
 def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     """Return the page, from the last report of each model."""
     now, reports = site.now(), site.reports()
-    unevaluated = [name for name in site.unevaluated() if name not in reports]
-    status = OverallStatus(reports, site.healthy(), site.ready(), unevaluated)
+    health = site.health()
     models = ranked_models(list(reports.values()))
-    urgencies = status.urgencies()
+    urgencies = urgencies_of(reports, health)
     alerts = _alerts(models)
     return render(
         site,
         "overview.html",
         title="Overview",
         here="/",
-        verdict=verdict(status),
+        verdict=verdict(reports, health),
         counts=[(urgency, urgencies.count(urgency)) for urgency in Urgency if urgency in urgencies],
-        unhealthy=status.unhealthy,
-        not_ready=status.not_ready,
-        notices=site.notices(),
+        health=health,
         alerts=alerts[:MOST_ALERTS],
         more_alerts=len(alerts) - MOST_ALERTS,
         no_alerts="" if alerts else _no_alerts(models),
         models=_models(site, models, now),
-        unevaluated=unevaluated,
+        unevaluated=[name for name in health.unevaluated if name not in reports],
         unknown=Urgency.UNKNOWN,
         # Sources that cannot be read come first: their records are not seen.
-        sources=sorted(site.sources(), key=lambda one: (one.waits_for is None, one.name)),
+        sources=sorted(site.sources(), key=lambda one: (one.status.waits_for is None, one.status.name)),
     )
 
 

@@ -13,7 +13,7 @@ from monitor.web.pages.other_pages import configuration_page, reference_page, re
 from monitor.web.pages.overview import overview_page
 from monitor.web.pages.rendering import asset_pages, not_found
 from monitor.web.server.request import JSON, Page, Pages, Request, Response
-from monitor.web.site import Site
+from monitor.web.site import Health, Site
 
 PageFunction = Callable[[Site, Mapping[str, str]], Response | None]
 """Renders a page from the site and the query; None for an unknown name."""
@@ -25,7 +25,7 @@ MOST_CACHED = 16
 _PARAMETERS = ("name", "segment", "span")
 """The query parameters that pages read."""
 
-_Inputs = tuple[tuple[ModelReport, ...], Sequence[str], Sequence[str]]
+_Inputs = tuple[tuple[ModelReport, ...], Health]
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class CachedPage:
             entry = self._entries.setdefault(key, _Entry())
         with entry.lock:
             # Read before rendering: a change meanwhile invalidates the entry.
-            inputs: _Inputs = (tuple(site.reports().values()), list(site.healthy()), list(site.ready()))
+            inputs = (tuple(site.reports().values()), site.health())
             if entry.response is None or not self._is_fresh(entry, inputs):
                 made = self._clock()
                 entry.response = self._page(site, query)
@@ -71,10 +71,10 @@ class CachedPage:
     def _is_fresh(self, entry: _Entry, inputs: _Inputs) -> bool:
         if entry.inputs is None or self._clock() - entry.made >= SECONDS:
             return False
-        (before, *problems_before), (now, *problems) = entry.inputs, inputs
+        (before, health_before), (now, health) = entry.inputs, inputs
         # By identity: an evaluation creates new reports, and comparing their content would cost as much as rendering.
         same = len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))
-        return same and problems_before == problems
+        return same and health_before == health
 
     def _tidy(self, key: tuple[str | None, ...], *, known: bool) -> None:
         """Evict the oldest entries, and unknown names at once: anybody can invent names."""
@@ -100,16 +100,9 @@ _PAGES: Mapping[str, PageFunction] = {
 _CACHED = {"/", "/model"}
 """Pages whose cost grows with the number of windows."""
 
-Problems = Callable[[], Sequence[str]]
-"""Returns problems; empty without any."""
-
 
 def standard_pages(
-    site: Site,
-    *,
-    metrics: Callable[[], bytes],
-    reload: Callable[[], str | None] | None,
-    status: Callable[[], bytes],
+    site: Site, *, metrics: Callable[[], bytes], reload: Callable[[], str | None] | None, status: Callable[[], bytes]
 ) -> Pages:
     """Return the pages by path. All functions are called on the server's threads, several at once.
 
@@ -121,8 +114,8 @@ def standard_pages(
             path: Page(_html_page(site, CachedPage(page) if path in _CACHED else page)) for path, page in _PAGES.items()
         },
         "/metrics": Page(lambda _: Response(metrics(), METRICS)),
-        "/-/healthy": Page(_problems_page(site.healthy, "cpcmon is healthy.")),
-        "/-/ready": Page(_problems_page(site.ready, "cpcmon is ready.")),
+        "/-/healthy": Page(_problems_page(lambda: site.health().unhealthy, "cpcmon is healthy.")),
+        "/-/ready": Page(_problems_page(lambda: site.health().not_ready, "cpcmon is ready.")),
         "/-/reload": _reload_page(reload),
         "/api/v1/status": Page(lambda _: Response(status(), JSON)),
         "/api/v1/configuration": _document_page(site, api.configuration_document),
@@ -149,7 +142,7 @@ def _html_page(site: Site, page: PageFunction) -> Callable[[Request], Response]:
     return lambda request: page(site, request.query) or not_found(site)
 
 
-def _problems_page(problems: Problems, well: str) -> Callable[[Request], Response]:
+def _problems_page(problems: Callable[[], Sequence[str]], well: str) -> Callable[[Request], Response]:
     def answer(_: Request) -> Response:
         found = problems()
         if found:

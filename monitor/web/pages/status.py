@@ -8,26 +8,37 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.estimate import CONSENSUS, Estimate
 from monitor.core.report import ModelReport, SegmentReport
 from monitor.web.pages.wording import place, plural
+from monitor.web.site import Health
 
 SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 
 
 class Urgency(IntEnum):
-    """The urgency of a window or an alert, most urgent first."""
+    """The urgency of a window or an alert, most urgent first; with a sign for readers who do not see colours."""
 
-    ALERT = 0
-    PENDING = 1
-    UNKNOWN = 2
-    INFO = 3
+    sign: str
+    words: str
+
+    ALERT = 0, "▲", "Alert"
+    PENDING = 1, "◆", "Pending"
+    UNKNOWN = 2, "?", "Unknown"
+    INFO = 3, "○", "Info"
     """Only alerts of severity info fire or are pending."""
-    UNWATCHED = 4
+    UNWATCHED = 4, "–", "No alert configured"
     """No alert is configured, so that none fires says nothing."""
-    FINE = 5
+    FINE = 5, "✓", "No alert"
+
+    def __new__(cls, value: int, sign: str, words: str) -> Self:
+        """Return a member with its sign and words."""
+        one = int.__new__(cls, value)
+        one._value_, one.sign, one.words = value, sign, words
+        return one
 
     @property
     def kind(self) -> str:
@@ -35,37 +46,9 @@ class Urgency(IntEnum):
         return self.name.lower()
 
     @property
-    def sign(self) -> str:
-        """One character, for readers who do not see colours."""
-        return SIGNS[self]
-
-    @property
     def heading(self) -> str:
-        """The sign and a word or two."""
+        """The sign and the words."""
         return f"{self.sign} {self.words}"
-
-    @property
-    def words(self) -> str:
-        """A word or two."""
-        return WORDS[self]
-
-
-SIGNS = {
-    Urgency.ALERT: "▲",
-    Urgency.PENDING: "◆",
-    Urgency.UNKNOWN: "?",
-    Urgency.INFO: "○",
-    Urgency.UNWATCHED: "–",
-    Urgency.FINE: "✓",
-}
-WORDS = {
-    Urgency.ALERT: "Alert",
-    Urgency.PENDING: "Pending",
-    Urgency.UNKNOWN: "Unknown",
-    Urgency.INFO: "Info",
-    Urgency.UNWATCHED: "No alert configured",
-    Urgency.FINE: "No alert",
-}
 
 
 def consensus_of(segment: SegmentReport) -> Estimate | None:
@@ -249,22 +232,10 @@ def within(report: ModelReport) -> Mapping[str, Within]:
 _MOST_NAMED_AT_TOP = 3
 
 
-@dataclass(frozen=True, slots=True)
-class OverallStatus:
-    """The inputs of the overview, read once so that they belong together."""
-
-    reports: Mapping[str, ModelReport]
-    unhealthy: Sequence[str]
-    """Problems that only a restart can fix."""
-    not_ready: Sequence[str]
-    """Reasons why cpcmon is not ready."""
-    unevaluated: Sequence[str] = ()
-    """Models without a report."""
-
-    def urgencies(self) -> list[Urgency]:
-        """Return the urgency of every window; a model without a report counts as one unknown window."""
-        known = [urgency_of(segment) for report in self.reports.values() for segment in report.segments]
-        return [*known, *(Urgency.UNKNOWN for _ in self.unevaluated)]
+def urgencies_of(reports: Mapping[str, ModelReport], health: Health) -> list[Urgency]:
+    """Return the urgency of every window; a model without a report counts as one unknown window."""
+    known = [urgency_of(segment) for report in reports.values() for segment in report.segments]
+    return [*known, *(Urgency.UNKNOWN for name in health.unevaluated if name not in reports)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,26 +248,26 @@ class Verdict:
     """The counts behind it, and reasons to doubt it."""
 
 
-def verdict(status: OverallStatus) -> Verdict:
+def verdict(reports: Mapping[str, ModelReport], health: Health) -> Verdict:
     """Return the overall status: that of the worst window, and at best unknown while cpcmon is not ready."""
-    urgencies = status.urgencies()
-    worst, sentence, more = min(urgencies, default=Urgency.UNKNOWN), _alerting(status, len(urgencies)), []
+    urgencies = urgencies_of(reports, health)
+    worst, sentence, more = min(urgencies, default=Urgency.UNKNOWN), _alerting(reports, len(urgencies)), []
     if worst is Urgency.ALERT:
-        more.append(_counted(status, urgencies))
+        more.append(_counted(reports, urgencies))
     elif urgencies:
         # In the same sentence: no alert means nothing without the number of windows evaluated.
-        sentence = f"{sentence} {_counted(status, urgencies)}"
-    if status.not_ready:
+        sentence = f"{sentence} {_counted(reports, urgencies)}"
+    if health.not_ready:
         worst = min(worst, Urgency.UNKNOWN)
         more.append("cpcmon is not ready; see below.")
-    if status.unhealthy:
+    if health.unhealthy:
         more.insert(0, sentence)
         worst, sentence = Urgency.ALERT, "cpcmon is unhealthy: this page may be out of date."
     return Verdict(worst, sentence, " ".join(more))
 
 
-def _alerting(status: OverallStatus, total: int) -> str:
-    windows = [(report, segment) for report in status.reports.values() for segment in report.segments]
+def _alerting(reports: Mapping[str, ModelReport], total: int) -> str:
+    windows = [(report, segment) for report in reports.values() for segment in report.segments]
     urgencies = {urgency_of(segment) for _, segment in windows}
     if Urgency.ALERT in urgencies:
         firing = [
@@ -315,10 +286,8 @@ def _alerting(status: OverallStatus, total: int) -> str:
     return "No critical or warning alert." if Urgency.INFO in urgencies else "No alert."
 
 
-def _counted(status: OverallStatus, urgencies: Sequence[Urgency]) -> str:
-    evaluated = sum(
-        consensus_of(segment) is not None for report in status.reports.values() for segment in report.segments
-    )
+def _counted(reports: Mapping[str, ModelReport], urgencies: Sequence[Urgency]) -> str:
+    evaluated = sum(consensus_of(segment) is not None for report in reports.values() for segment in report.segments)
     words = {
         Urgency.PENDING: "pending",
         Urgency.UNKNOWN: "unknown",

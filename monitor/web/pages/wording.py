@@ -103,16 +103,20 @@ def byte_size(count: int) -> str:
 
 def clock(at: float, *, seconds: bool = True) -> str:
     """Format a time in UTC. A record may carry any time, also an impossible one."""
-    try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC" if seconds else "%Y-%m-%d %H:%M UTC")
-    except (OverflowError, ValueError, OSError):
-        return "an impossible time"
+    return _formatted(at, "%Y-%m-%d %H:%M:%S UTC" if seconds else "%Y-%m-%d %H:%M UTC") or "an impossible time"
 
 
 def moment(at: float, now: float) -> str:
     """Format a time in UTC, and how long ago it was."""
-    shown = clock(at, seconds=False)
-    return f"{shown} ({ago(now - at)})" if shown[0].isdigit() else shown
+    shown = _formatted(at, "%Y-%m-%d %H:%M UTC")
+    return "an impossible time" if shown is None else f"{shown} ({ago(now - at)})"
+
+
+def _formatted(at: float, form: str) -> str | None:
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime(form)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
@@ -124,23 +128,27 @@ def unbroken(text: str) -> Markup:
 
 
 def ago(seconds: float) -> str:
-    """Format how long ago something was, in the largest unit that fits."""
+    """Format how long ago something was."""
     if not math.isfinite(seconds):
         return "at an impossible time"
-    if seconds < -60.0:
-        return "in the future"
-    for unit, length in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
-        if seconds >= 2.0 * length or (unit == "minute" and seconds >= length):
-            return f"{plural(int(seconds // length), unit)} ago"
-    return "just now"
+    if seconds < 60.0:
+        return "in the future" if seconds < -60.0 else "just now"
+    return f"{_duration(seconds)} ago"
 
 
 def lasting(seconds: float) -> str:
     """Format a duration up to now: for 2 hours."""
-    if -60.0 <= seconds < 60.0:
-        return "for less than a minute"
-    text = ago(seconds)
-    return f"for {text.removesuffix(' ago')}" if text.endswith(" ago") else "since an unknown time"
+    if not math.isfinite(seconds) or seconds < -60.0:
+        return "since an unknown time"
+    return "for less than a minute" if seconds < 60.0 else f"for {_duration(seconds)}"
+
+
+def _duration(seconds: float) -> str:
+    """Format at least a minute in the largest unit of which there are two."""
+    for unit, length in (("day", 86400.0), ("hour", 3600.0)):
+        if seconds >= 2.0 * length:
+            return plural(int(seconds // length), unit)
+    return plural(int(seconds // 60.0), "minute")
 
 
 def oddities(records: InputFacts) -> list[str]:

@@ -16,17 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from monitor.errors import ConfigError, Problem
-from monitor.settings.kinds import (
-    HIDDEN,
-    FilePath,
-    Flag,
-    ListOf,
-    MapOf,
-    OneOf,
-    SettingKind,
-    Text,
-    invalid,
-)
+from monitor.settings.kinds import HIDDEN, FilePath, Flag, ListOf, MapOf, OneOf, SettingKind, Text, invalid
 from monitor.settings.section import Section
 from monitor.settings.setting_files import file_stamp, open_document, problem_of
 from monitor.settings.yaml_text import Node, Scalar
@@ -93,7 +83,6 @@ _OWN_CHOICE = ": OpenSSL chooses, by the system's security policy"
 _NO_RATE_LIMIT = ": cpcmon limits connections, times and password checks instead"
 
 
-@dataclass(frozen=True)
 class _Hash(SettingKind[str]):
     """A bcrypt hash."""
 
@@ -101,11 +90,7 @@ class _Hash(SettingKind[str]):
     placeholder = ""
     least, most = 4, 16
     """Costs. Each step doubles the time; 16 takes seconds."""
-
-    @property
-    def expected(self) -> str:
-        """The expected value."""
-        return f"a bcrypt hash of a cost from {self.least} to {self.most}"
+    expected = f"a bcrypt hash of a cost from {least} to {most}"
 
     def read(self, node: Node) -> str:
         """Return the hash. No message shows the value found, which may be the password itself."""

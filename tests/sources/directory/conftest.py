@@ -37,4 +37,4 @@ def real_decoder() -> Any:
     """The real decoder, for one model of three classes."""
     stream = pytest.importorskip("monitor.records.decoder")
     formats = pytest.importorskip("monitor.records.record_schema")
-    return stream.StreamDecoder([formats.ModelFormat("density", classes=("a", "b", "c"))], hash_key=b"k" * 16)
+    return stream.RecordDecoder([formats.ModelFormat("density", classes=("a", "b", "c"))], hash_key=b"k" * 16)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from monitor.errors import Problem
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.rejections import Reason, RejectedFile
 from monitor.sources.base import Delivery
+from monitor.sources.directory.directory_access import System
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
-from monitor.sources.directory.open_files import System
 
 KEY = b"0123456789abcdef"
 END = b"END\n"
@@ -44,7 +45,7 @@ class LineDecoder:
             elif b"\0" in line:
                 rejected["", Reason.NUL_BYTES] += 1
             elif line == b"POISON":
-                raise RejectedFile(Reason.NOT_JSONL, "poison")
+                raise RejectedFile(Reason.NOT_JSONL, Problem(piece.where, "no poison", "some"))
             elif line == b"BUG":
                 raise ZeroDivisionError
             elif line:
@@ -58,7 +59,7 @@ class LineDecoder:
         self.attempts += 1
         content = file.read()
         if not content.endswith(END):
-            raise RejectedFile(Reason.BAD_FILE, where)
+            raise RejectedFile(Reason.BAD_FILE, Problem(where, "a whole file", "half of one"))
         lines = content.split(b"\n")[:-2]
         for first in range(skip, len(lines), 2):
             some = tuple(lines[first : first + 2])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import UsageError
+from monitor.sources.directory.directory_access import System
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
-from monitor.sources.directory.open_files import System
 from tests.servers import needs_root, real_server
 from tests.sources.directory.inbox import Inbox
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monitor.errors import Problem
 from monitor.records.rejections import Reason, RejectedFile
 from monitor.sources.directory.directory_options import OnFinish
-from monitor.sources.directory.file_checkpoint import Failure, display_name
+from monitor.sources.directory.file_checkpoint import Failure
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]
@@ -49,19 +50,16 @@ def test_the_reason_file_has_the_same_text(watch: Watch) -> None:
     inbox.crash()
     inbox.polls(60, 61)
     reason = json.loads((inbox.path / ".failed" / "f.jsonl.reason.json").read_text())
-    assert (reason["reason"], reason["explanation"]) == ("not_jsonl", "poison")
-    assert inbox.warnings[0].endswith("until it changes: poison (not_jsonl)")
+    assert (reason["reason"], reason["explanation"]) == ("not_jsonl", "expected no poison, found some")
+    assert inbox.warnings[0].endswith("until it changes: expected no poison, found some (not_jsonl)")
 
 
-def test_a_failure_is_one_short_line_without_the_file_name() -> None:
-    key = bytes(16)
-    refused = RejectedFile(Reason.BAD_CSV, f"{display_name(key)}: expected commas, found {'x' * 1000}\nmore (bad_csv)")
-    failure = Failure.of(refused, key)
+def test_a_failure_is_short_and_without_the_file_name() -> None:
+    refused = RejectedFile(Reason.BAD_CSV, Problem("ZZPATIENT.csv", "commas", "x" * 1000))
+    failure = Failure.of(refused)
     assert str(failure).startswith("expected commas, found xxx")
     assert str(failure).endswith("… (bad_csv)")
     assert len(str(failure)) < 320
-    refused = RejectedFile(Reason.BAD_CSV, f"{display_name(key)}, line 3: no (bad_csv)")
-    assert str(Failure.of(refused, key)) == "line 3: no (bad_csv)"
 
 
 def _npz(name: str = SECRET) -> bytes:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sources.directory.open_files import System
+from monitor.sources.directory.directory_access import System
 from tests.servers import needs_root, real_server
 from tests.sources.directory.inbox import KEY, Inbox
 
@@ -137,7 +137,7 @@ from pathlib import Path
 from tests.sources.directory.inbox import Inbox
 os.setgid(65534); os.setuid(65534)
 inbox = Inbox(Path(sys.argv[1]))
-print(inbox.polls(200), dict(inbox.counted), len(inbox.warnings))
+print(inbox.polls(200), {str(k): n for k, n in inbox.counted.items()}, len(inbox.warnings))
 """
     command = [sys.executable, "-c", script, str(folder)]
     root = Path(__file__).resolve().parents[3]

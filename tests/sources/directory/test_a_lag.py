@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Callable
 
-from monitor.sources.directory.open_files import System
+from monitor.sources.directory.directory_access import System
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from monitor.records.record_batch import Format
+from monitor.sources.directory.directory_access import System
 from monitor.sources.directory.file_checkpoint import FileCheckpoint, FileState, Keys, encoded
-from monitor.sources.directory.open_files import System
 from tests.sources.directory.inbox import KEY, Inbox
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
-from monitor.sources.directory.open_files import System
+from monitor.sources.directory.directory_access import System
 from tests.sources.directory.inbox import Inbox, LineDecoder
 
 Watch = Callable[..., Inbox]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from monitor.sources.directory.directory_access import System
 from monitor.sources.directory.directory_options import OnFinish
-from monitor.sources.directory.open_files import System
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]

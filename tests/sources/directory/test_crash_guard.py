@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sources.directory.crash_guard import CrashGuard, survives
+from monitor.sources.directory.poll_context import CrashGuard, survives
 
 ROOT = Path(__file__).resolve().parents[3]
 BATCH = (b"k" * 16, 4096)
@@ -17,7 +17,7 @@ BATCH = (b"k" * 16, 4096)
 WATCH = """
 import os, pickle, sys
 from pathlib import Path
-from monitor.sources.directory.crash_guard import CrashGuard
+from monitor.sources.directory.poll_context import CrashGuard
 from tests.sources.directory.inbox import Inbox, LineDecoder
 
 class Poisoned(LineDecoder):

@@ -7,18 +7,11 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from monitor.sources.directory.directory_options import DirectoryEvent
 from tests.sources.directory.inbox import Inbox
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "directory.md").read_text(encoding="utf-8")
 
 Watch = Callable[..., Inbox]
-
-
-def test_the_page_lists_all_events() -> None:
-    """The closed list, in its order."""
-    _, _, section = PAGE.partition("## Events")
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [str(name) for name in DirectoryEvent]
 
 
 def test_a_file_renamed_and_touched_within_one_poll_is_read_again(inbox: Inbox) -> None:

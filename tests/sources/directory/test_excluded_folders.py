@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sources.directory.directory_options import DirectoryOptions, identity_of
+from monitor.sources.directory.directory_access import identity_of
+from monitor.sources.directory.directory_options import DirectoryOptions
 from tests.sources.directory.inbox import Inbox
 
 Watch = Callable[..., Inbox]

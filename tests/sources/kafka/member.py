@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from monitor.records.message_decoder import MessageDecoder
+from monitor.records.decoder import RecordDecoder
 from monitor.records.record_schema import ModelFormat
 from monitor.sources.base import Delivery, ShardStatus
 from monitor.sources.kafka.kafka_options import KafkaOptions
@@ -16,9 +16,9 @@ EPOCH = 1_760_000_000
 LIMIT_SECONDS = 60.0
 
 
-def decoder() -> MessageDecoder:
+def decoder() -> RecordDecoder:
     """The real decoder, for one model of three classes."""
-    return MessageDecoder([ModelFormat("density", classes=("a", "b", "c"))], hash_key=b"k" * 16)
+    return RecordDecoder([ModelFormat("density", classes=("a", "b", "c"))], hash_key=b"k" * 16)
 
 
 def payload(number: int) -> bytes:

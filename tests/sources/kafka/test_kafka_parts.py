@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from monitor.errors import UsageError
 from monitor.sources.kafka.consumer import FailureKind, KafkaFailure, describe
-from monitor.sources.kafka.health import PartitionLagMeter, StallDetector
+from monitor.sources.kafka.health import PartitionLags, StallDetector
 from monitor.sources.kafka.kafka_options import Isolation, KafkaOptions, Mechanism, SaslOptions, Start, TlsOptions
-from monitor.sources.kafka.message_reader import FETCHED_AGAIN, BatchSkipper, SkippedRange
 from monitor.sources.kafka.partition_checkpoint import (
     MOST_ENTRIES,
     Partition,
@@ -25,7 +24,7 @@ from monitor.sources.kafka.partition_checkpoint import (
     encoded,
     partition_of,
 )
-from monitor.sources.kafka.partitions import Ownership
+from monitor.sources.kafka.partitions import FETCHED_AGAIN, BatchSkipper, Ownership, SkippedRange
 
 pytestmark = pytest.mark.slow
 
@@ -150,7 +149,7 @@ def test_only_long_stalls_are_suspected() -> None:
 
 def test_lag_counts_from_when_a_quiet_partition_was_last_caught_up() -> None:
     """Its newest record is of yesterday; a new one makes it late by a moment, not by a day."""
-    meter = PartitionLagMeter()
+    meter = PartitionLags()
     meter.start(P, 10, now=86_400.0)
     meter.read(P, 100.0, now=86_400.0)
     meter.measure({P: PartitionProgress(10, 10)}, {}, 86_400.0)
@@ -162,7 +161,7 @@ def test_lag_counts_from_when_a_quiet_partition_was_last_caught_up() -> None:
 
 
 def test_an_open_transaction_is_no_lag_after_a_query() -> None:
-    meter = PartitionLagMeter()
+    meter = PartitionLags()
     meter.start(P, 10, now=0.0)
     meter.measure({P: PartitionProgress(10, 15)}, {}, 1.0)
     assert meter.behind(P, 10) == 5

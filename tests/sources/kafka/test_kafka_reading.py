@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from monitor.records.message_decoder import Messages
+from monitor.records.messages import Messages
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
 from monitor.sources.kafka.kafka_options import Start
@@ -130,10 +130,10 @@ class _Fails:
     def __init__(self) -> None:
         self._inner = decoder()
 
-    def decode(self, where: str, messages: Messages) -> RecordBatch:
+    def messages(self, where: str, messages: Messages) -> RecordBatch:
         if payload(13) in messages.values:
             raise ZeroDivisionError
-        return self._inner.decode(where, messages)
+        return self._inner.messages(where, messages)
 
 
 def test_a_decoder_exception_skips_one_message_only(kafka: Topics, join: Join) -> None:

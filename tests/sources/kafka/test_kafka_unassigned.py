@@ -2,7 +2,8 @@
 
 from typing import cast
 
-from monitor.sources.kafka.consumer import Consumer, ConsumerGroup, EventLog, FailureKind, KafkaFailure
+from monitor.sources.base import EventBuffer
+from monitor.sources.kafka.consumer import Consumer, ConsumerGroup, FailureKind, KafkaFailure
 from monitor.sources.kafka.health import GROUP_CHECK_SECONDS, UnassignedCheck
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.sources.kafka.partition_checkpoint import Partition
@@ -21,7 +22,7 @@ class FakeGroup:
         self.rejoins = 0
         self._at = 0.0
         self._answer: ConsumerGroup | KafkaFailure | None = None
-        self.notes = EventLog()
+        self.notes = EventBuffer()
         self.check = UnassignedCheck(OPTIONS, self.notes, lambda: self._at)
 
     def respond(self, *answers: ConsumerGroup | KafkaFailure | None) -> list[int]:

@@ -1,4 +1,4 @@
-"""The page of a reference."""
+"""The pages of rejected records, of the configuration and of a reference."""
 
 import hashlib
 import re
@@ -11,10 +11,98 @@ import pytest
 from markupsafe import escape
 
 from monitor.core.estimate import share_interval
+from monitor.records.record_batch import Pointer
+from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
-from monitor.web.pages.other_pages import MOST_CLASSES, reference_page, temperature_words
-from tests.web.reading import Reader, text_of
+from monitor.settings.kinds import HIDDEN, Setting
+from monitor.web.pages.other_pages import (
+    MOST_CLASSES,
+    MOST_POINTERS,
+    MOST_SETTINGS,
+    configuration_page,
+    reference_page,
+    rejects_page,
+    temperature_words,
+)
+from monitor.web.pages.rendering import ENVIRONMENT
+from monitor.web.site import Rejects
+from tests.web.reading import Reader, site_of, text_of
+from tests.web.sample_reports import NOW
 from tests.web.sample_site import CLASSES, sample_reference, sample_site
+
+LINE = (NOW - 90.0, "inbox", "file#3fa2c81b", Pointer(Reason.BAD_SUM, 1017, 123_456, 210, "9f86d081", "probs: list[4]"))
+MESSAGE = (NOW - 5.0, "topic", "predictions/3", Pointer(Reason.BAD_JSON, 1, 77, 12))
+
+
+def test_every_reason_is_explained() -> None:
+    texts = vars(ENVIRONMENT.get_template("reasons.html").module)
+    assert set(texts["reasons"]) == set(Reason)
+
+
+def test_an_unknown_reason_is_shown() -> None:
+    """Of an older or newer version."""
+    page = Reader(text_of(rejects_page, site_of(rejects=lambda: Rejects({("inbox", "retired"): 3}))))
+    assert page.rows[1][:3] == ["inbox", "retired", "3"]
+    assert "does not know the reason" in page.rows[1][3]
+
+
+def test_counts_by_source_and_reason_most_frequent_first() -> None:
+    counts = {("inbox", "bad_json"): 3, ("inbox", "bad_sum"): 1200, ("topic", "bad_json"): 7, ("topic", "empty"): 0}
+    page = Reader(text_of(rejects_page, site_of(rejects=lambda: Rejects(counts))))
+    assert [row[:3] for row in page.rows[1:]] == [
+        ["inbox", "bad_sum", "1,200"], ["topic", "bad_json", "7"], ["inbox", "bad_json", "3"]
+    ]  # fmt: skip
+    assert "sum to 1" in page.rows[1][3]
+
+
+def test_pointers_to_the_latest_records() -> None:
+    """Offsets without separators; unknown values as none."""
+    page = Reader(text_of(rejects_page, site_of(rejects=lambda: Rejects({}, [MESSAGE, LINE]))))
+    message, line = page.rows[-2:]
+    assert line == [
+        "2025-11-16 13:31:50 UTC 1 minute ago", "inbox", "file#3fa2c81b", "bad_sum", "1017", "123456", "210",
+        "9f86d081", "probs: list[4]",
+    ]  # fmt: skip
+    assert message[2:] == ["predictions/3", "bad_json", "1", "77", "12", "none", "none"]
+
+
+def test_too_many_pointers_are_cut_and_counted() -> None:
+    text = text_of(rejects_page, site_of(rejects=lambda: Rejects({}, [LINE] * (MOST_POINTERS + 7))))
+    assert len(Reader(text).rows) == MOST_POINTERS + 1
+    assert "… and 7 more." in text
+
+
+SETTINGS = [
+    Setting("state", "/var/lib/cpcmon", 2),
+    Setting("sources[0].name", "inbox", 4),
+    Setting("sources[0].fields.site", "meta.hospital", None),
+    Setting("models[0].name", "density", 9),
+    Setting("models[1].name", "nodules", 20),
+    Setting("notifications.webhook.url", HIDDEN, 30),
+]
+
+
+def test_settings_are_grouped_by_model_and_source() -> None:
+    text = text_of(configuration_page, site_of(settings=lambda: SETTINGS))
+    headings = [re.sub("<.*?>", "", one) for one in re.findall(r"<h2>(.*?)</h2>", text)]
+    assert headings == ["state", "sources[0] inbox", "models[0] density", "models[1] nodules", "notifications"]
+    rows = [row for row in Reader(text).rows if row[0] != "Setting"]
+    assert rows[0] == ["state", "/var/lib/cpcmon", "2"]
+    assert rows[1] == ["name", "inbox", "4"]
+
+
+def test_defaults_differ_from_settings_in_the_file() -> None:
+    """In words, not only in style."""
+    text = text_of(configuration_page, site_of(settings=lambda: SETTINGS))
+    assert ["fields.site", "meta.hospital", "default"] in Reader(text).rows
+    assert re.findall(r'<tr class="assumed" data-setting="(.*?)">', text) == ["sources[0].fields.site"]
+    assert text.count('<tr class="given"') == 5
+
+
+def test_too_many_settings_are_cut_and_counted() -> None:
+    many = [Setting(f"models[{number}].name", "m", number) for number in range(MOST_SETTINGS + 3)]
+    assert "… and 3 more settings." in text_of(configuration_page, site_of(settings=lambda: many))
+
 
 HOSTILE = "<script>alert('x')</script>\"&"
 
@@ -153,7 +241,7 @@ from monitor.reference.reference import Reference
 from monitor.web.pages.other_pages import reference_page
 from monitor.web.site import Site
 found = Reference.load(sys.argv[1])
-site = Site(dict, list, list, lambda: 0.0, "1", reference=lambda _: found)
+site = Site(dict, lambda: 0.0, "1", reference=lambda _: found)
 assert reference_page(site, {"name": "density"}) is not None
 print("scipy" in sys.modules)
 """

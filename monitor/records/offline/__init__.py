@@ -1,1 +1,0 @@
-"""Readers of whole files for the offline commands."""
