@@ -22,7 +22,7 @@ from monitor.daemon.watchdog import Notifier
 from monitor.errors import CpcmonError, StateError
 from monitor.evaluation.evaluator import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
 from monitor.evaluation.schedule import cron_problem
-from monitor.ingest.state_writer import PendingValues
+from monitor.ingest.ingestion import PendingValues
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry
 from monitor.web.pages.routes import standard_pages

@@ -38,7 +38,6 @@ def plan_commit(states: ModelStates, source: Source, deliveries: list[Delivery],
             blocks = [one.batch.models[name] for one in some if name in one.batch.models]
             if blocks:
                 accepted.setdefault(name, []).append(_plan_records(plan, model, source.name, blocks, now))
-    states.maintain(plan)
     rejected: Counter[str] = Counter()
     for delivery in deliveries:
         _plan_events(plan, source.name, delivery)
@@ -50,6 +49,7 @@ def plan_commit(states: ModelStates, source: Source, deliveries: list[Delivery],
         for name in accepted.keys() | rejected.keys()
     }
     plan.values = {f"health:{name}": health.to_bytes() for name, health in plan.health.items()}
+    states.maintain(plan)
     return plan
 
 

@@ -14,8 +14,7 @@ from monitor.core.segments import ALL
 from monitor.core.totals import totals_of
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
-from monitor.ingest.ingestion import Ingestion
-from monitor.ingest.state_writer import MOST_SHOWN
+from monitor.ingest.ingestion import MOST_SHOWN, Ingestion
 from monitor.records.record_batch import Pointer
 from monitor.records.record_schema import OutputKind, RecordFields
 from monitor.records.rejections import Reason
