@@ -21,7 +21,7 @@ from monitor.records.columns import (
 from monitor.records.formats.text import LineBlock
 from monitor.records.hints import RECENT, RecentRecords, Tally, Wording
 from monitor.records.id_hash import hash_ids
-from monitor.records.record_batch import Pointer, RecordBatch, bare_pointer
+from monitor.records.record_batch import PointerTo, RecordBatch, bare_pointer
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordSchema, numbered
 from monitor.records.rejections import (
     DETAILS,
@@ -429,15 +429,14 @@ class BatchBuilder:
                 self.reject(name, index, problem, block)
         self._pending = {}
 
-    def finish(
-        self, rows: int, pointer: Callable[[RejectedRecord], Pointer], non_json_lines: int | None = None
-    ) -> RecordBatch:
-        """Return the record batch."""
+    def finish(self, rows: int, pointers: Callable[[], PointerTo], non_json_lines: int | None = None) -> RecordBatch:
+        """Return the record batch; `pointers` is called if a record was rejected."""
+        rejected = self._rejections.last()
         hints = {name: rules.recent.hints() for name, rules in self.rules.items()}
         return RecordBatch(
             {name: Records.joined(all_) if len(all_) > 1 else all_[0] for name, all_ in self._accepted.items()},
             self._rejections.counts,
-            tuple(map(pointer, self._rejections.last())),
+            tuple(map(pointers(), rejected)) if rejected else (),
             self.ignored,
             rows,
             non_json_lines,
@@ -492,7 +491,7 @@ class RowFiles:
             else:
                 builder.add(model.name, _block(model, rows, columns))
         builder.end_block()
-        return builder.finish(columns.count, bare_pointer)
+        return builder.finish(columns.count, lambda: bare_pointer)
 
 
 def _block(model: ModelFormat, rows: Indices, columns: RowColumns) -> ColumnBlock:

@@ -82,8 +82,9 @@ class RecordDecoder:
             builder.end_block(block)
             rows += len(block)
         offset = piece.offset + len(piece.data) - len(data)
-        pointers = self._pointers.of_lines(data, offset, is_json=header is None)
-        return builder.finish(rows, pointers, non_json_lines)
+        return builder.finish(
+            rows, lambda: self._pointers.of_lines(data, offset, is_json=header is None), non_json_lines
+        )
 
     def messages(self, where: str, messages: Messages) -> RecordBatch:
         """Decode messages; never raises, whatever their content."""

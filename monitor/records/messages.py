@@ -532,8 +532,10 @@ class MessageFrames:
                 waiting = 0
         builder.end_block()
         ends: Indices = np.cumsum(np.concatenate(counts)) if counts else np.zeros(0, dtype=np.int64)
-        pointers = MessagePointers(self._pointers, messages.values, messages.offsets, ends, self._forms.texts)
-        batch = builder.finish(number + builder.ignored, pointers)
+        batch = builder.finish(
+            number + builder.ignored,
+            lambda: MessagePointers(self._pointers, messages.values, messages.offsets, ends, self._forms.texts),
+        )
         return builder.timed(batch, ends, messages.times)
 
     def _decode_any_form(self, values: Sequence[bytes], first: int, builder: MessageBatchBuilder) -> list[int]:

@@ -1,7 +1,7 @@
 """The contract between sources and the decoder: file formats, pieces of text, record batches."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import BinaryIO, Protocol
@@ -59,6 +59,10 @@ class RecordBatch:
     def accepted(self) -> int:
         """Number of accepted records."""
         return sum(len(one) for one in self.models.values())
+
+
+PointerTo = Callable[[RejectedRecord], Pointer]
+"""Returns the pointer to a rejected record."""
 
 
 def bare_pointer(rejected: RejectedRecord) -> Pointer:

@@ -5,17 +5,17 @@ shard, whose records are stored under the model's name alone.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import takewhile
 from typing import NamedTuple
 
+from monitor.core.history import Frame, Place
 from monitor.core.input_health import InputHealth
 from monitor.core.recent_ids import Hashes
 from monitor.core.segments import Chunk, Segment
 from monitor.core.window import SlidingWindow
 from monitor.records.record_batch import Pointer
-from monitor.state.evaluation_history import HistoryChange
 
 Shard = tuple[str, str]
 """Source and shard name: `("stream", "predictions/3")`."""
@@ -31,6 +31,28 @@ WORTH_TOTALS = 20_000
 _FEWEST_CHUNKS = 64
 _RECORDS_A_CHUNK = 64
 _CHUNK_RECORDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One frame of a model."""
+
+    model: str
+    place: Place
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChange:
+    """History to write."""
+
+    rows: Sequence[HistoryRow] = ()
+    only: frozenset[str] | None = None
+    """Delete the rows of all models but these; None deletes nothing."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to write."""
+        return bool(self.rows) or self.only is not None
 
 
 def stored_name(model: str, shard: Shard) -> str:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from monitor.errors import Problem, StateError, StateInUse, StateLost, StatePaused, StateRefused
-from monitor.state.schema import APPLICATION, STEPS, checksum, migrate, schema_of, schemas, version_of
+from monitor.state.record_tables import checksum
+from monitor.state.schema import APPLICATION, STEPS, migrate, schema_of, schemas, version_of
 from monitor.state.state_folder import sync_folder
 
 NAME = "state.db"

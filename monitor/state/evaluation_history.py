@@ -8,8 +8,7 @@ import logging
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from sys import intern
 
@@ -19,7 +18,8 @@ import numpy as np
 from monitor.core.estimate import WindowState
 from monitor.core.history import CAPACITY, POINT_ROWS, STATES, STRETCH_ROWS, Frame, ModelHistory, Place, Series, Span
 from monitor.core.report import ModelReport
-from monitor.state.schema import checksum
+from monitor.state.commit_plan import HistoryChange, HistoryRow
+from monitor.state.record_tables import checksum
 
 _COLUMNS = "CAST(model AS BLOB), CAST(span AS BLOB), slot, at, crc, content"
 _QUICK = 1
@@ -30,28 +30,6 @@ _ROWS_AT_ONCE, _PARTS = 64, 4
 After hours on a full disk hundreds of rows are pending, and must not delay records; but with many models, evaluated
 often, writing must keep up.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
-    """One frame of a model."""
-
-    model: str
-    place: Place
-    frame: Frame
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryChange:
-    """History to write."""
-
-    rows: Sequence[HistoryRow] = ()
-    only: frozenset[str] | None = None
-    """Delete the rows of all models but these; None deletes nothing."""
-
-    def __bool__(self) -> bool:
-        """Return whether there is anything to write."""
-        return bool(self.rows) or self.only is not None
 
 
 class _Content(msgspec.Struct, array_like=True):

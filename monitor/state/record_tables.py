@@ -12,10 +12,14 @@ import numpy as np
 from monitor.core.recent_ids import Hashes
 from monitor.core.segments import Chunk, Segment
 from monitor.state.commit_plan import ChunkIds, CommitPlan, IdBatch, WindowName
-from monitor.state.schema import checksum
 
 _NO_TIME = -1e308
 _ID_BYTES_AT_ONCE = 1 << 19
+
+
+def checksum(content: bytes, *beside: str | float | bytes) -> int:
+    """Return the checksum of a row: its content and its other values."""
+    return zlib.crc32(content, zlib.crc32(repr(beside).encode()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,15 @@
 """The database schema, its migrations and checksums. A migration is one transaction."""
 
 import sqlite3
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
 
-Value = str | int | float | bytes
+from monitor.state.record_tables import checksum
+
 APPLICATION = 0x63_70_63_6D  # "cpcm", the application id in the file header
 _SUMS_SINCE = 3
 """The first schema version with table checksums."""
-
-
-def checksum(content: bytes, *beside: Value) -> int:
-    """Return the checksum of a row: its content and its other values."""
-    return zlib.crc32(content, zlib.crc32(repr(beside).encode()))
 
 
 # The tables with checksums, and the row number of each; 0 where rows have none.

@@ -11,7 +11,15 @@ import msgspec
 
 from monitor.errors import Problem, StateLost, StatePaused
 from monitor.records.record_batch import Pointer
-from monitor.state.commit_plan import ChunkIds, CommitPlan, IdBatch, RejectionEntry, StoredCounters, WindowName
+from monitor.state.commit_plan import (
+    ChunkIds,
+    CommitPlan,
+    HistoryRow,
+    IdBatch,
+    RejectionEntry,
+    StoredCounters,
+    WindowName,
+)
 from monitor.state.database import (
     BACKUPS,
     NAME,
@@ -23,9 +31,9 @@ from monitor.state.database import (
     open_database,
     translated,
 )
-from monitor.state.evaluation_history import HistoryRow, read_history, write_history
-from monitor.state.record_tables import StoredWindow, WindowTable, check_windows, read_ids, write_ids
-from monitor.state.schema import check_sums, checksum
+from monitor.state.evaluation_history import read_history, write_history
+from monitor.state.record_tables import StoredWindow, WindowTable, check_windows, checksum, read_ids, write_ids
+from monitor.state.schema import check_sums
 from monitor.state.state_folder import StateFolder, check_folder, filesystem_of
 
 MOST_REJECTED = 10_000

@@ -18,7 +18,8 @@ from monitor.records.rejections import Reason
 from monitor.state.commit_plan import CommitPlan
 from monitor.state.database import BACKUPS, NAME, open_database
 from monitor.state.evaluation_history import History
-from monitor.state.schema import STEPS, checksum
+from monitor.state.record_tables import checksum
+from monitor.state.schema import STEPS
 from monitor.state.store import State
 from tests.core.test_history import START, report
 from tests.state.states import change, fill, held, small_disk

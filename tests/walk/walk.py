@@ -47,8 +47,10 @@ def walk(config: Path, write: Callable[[int], None], *, records: int) -> Walk:
     finally:
         process.stop()
     stages: dict[str, list[list[str]]] = json.loads(trace.read_text("utf-8"))
-    stages["ingest"] = [run for run in stages["ingest"] if _ENTERS_WINDOW in run]
-    return Walk(tuple(dict.fromkeys(function for runs in stages.values() for function in _in_all(runs))))
+    # Ingestion with what each record needs; of the other stages the run with most functions, which has fresh records.
+    passed = [_in_all([run for run in stages.pop("ingest") if _ENTERS_WINDOW in run])]
+    passed += [max(runs, key=len) for runs in stages.values()]
+    return Walk(tuple(dict.fromkeys(function for functions in passed for function in functions)))
 
 
 def _in_all(runs: list[list[str]]) -> list[str]:

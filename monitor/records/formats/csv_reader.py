@@ -157,7 +157,7 @@ class CsvLines:
             if rows:
                 self._route(rows, header, None, builder)
             builder.end_block()
-            yield builder.finish(len(rows), bare_pointer)
+            yield builder.finish(len(rows), lambda: bare_pointer)
 
     def decode(self, block: LineBlock, builder: BatchBuilder, header: Header) -> None:
         """Decode a block."""
