@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from benchmarks.windows import gauge_of, outputs
 from monitor.core.estimate import WindowState
-from monitor.core.report import ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.report import ReferenceFacts, Report, SegmentReport
 from monitor.core.segments import ALL, Segment
 from monitor.core.totals import totals_of
 from monitor.sinks.prometheus_page import PrometheusSink
@@ -22,7 +22,7 @@ ROUNDS = 9
 SEGMENTS = 80
 
 
-def report() -> ModelReport:
+def report() -> Report:
     """Return a report of about ten thousand series."""
     gauge = gauge_of(10)
     found = totals_of(gauge, outputs(1000, 10, 2)[0]).estimate()
@@ -40,7 +40,7 @@ def report() -> ModelReport:
         )
         for segment in segments
     )
-    return ModelReport("model", 1.0, 0.0, facts, windows)
+    return Report("model", 1.0, 0.0, facts, windows)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.estimate import CONSENSUS, Estimate, WindowState
-from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.report import Report, SegmentReport
 from monitor.core.scores import Floats, Integers, Singles
 from monitor.core.segments import ALL, name_of
 
@@ -91,7 +91,7 @@ class Frame:
         return found
 
 
-def frame_of(report: ModelReport, at: float, through: int, names: tuple[str, ...] = ()) -> Frame:
+def frame_of(report: Report, at: float, through: int, names: tuple[str, ...] = ()) -> Frame:
     """Return the frame of a report; `names` are those of the previous frame, shared if equal."""
     segments = report.segments[:MOST_SEGMENTS]
     found = tuple(intern(one.name) for one in segments)
@@ -174,7 +174,7 @@ class ModelHistory:
         self._evaluations = 0
         self._written_through = 0
 
-    def note(self, report: ModelReport, at: float) -> list[Place]:
+    def note(self, report: Report, at: float) -> list[Place]:
         """Add a report; return the frames to store."""
         last = self._newest(Span.RECENT)
         self._evaluations += 1

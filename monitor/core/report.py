@@ -107,7 +107,7 @@ class InputFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelReport:
+class Report:
     """The report of one evaluation of a model."""
 
     model: str

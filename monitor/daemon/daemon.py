@@ -14,7 +14,7 @@ from pathlib import Path
 from monitor.config.config import Config
 from monitor.config.reading import ConfigWatch, read_config
 from monitor.config.references import load_models
-from monitor.core.report import ModelReport
+from monitor.core.report import Report
 from monitor.daemon.build import Parts, References, build
 from monitor.daemon.daemon_status import DaemonStatus
 from monitor.daemon.runner import Runner
@@ -223,12 +223,12 @@ class Daemon:
         # After starting, so that a configuration that is rolled back does not cost a model its history.
         status.history.configured(references)
 
-    def _publish(self, report: ModelReport, values: PendingValues) -> None:
+    def _publish(self, report: Report, values: PendingValues) -> None:
         self._status.sinks.publish(report)
         self._status.history.note(report, report.at)
         self._keep_notified(values)
 
-    def _retract(self, report: ModelReport) -> None:
+    def _retract(self, report: Report) -> None:
         self._status.sinks.retract(report)
         # A point in the history ends the line of the chart here.
         self._status.history.note(report, self._status.clock().now)

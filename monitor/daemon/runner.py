@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from monitor.config.config import Every
 from monitor.core.estimate import WindowState
-from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.report import Report, SegmentReport
 from monitor.daemon.build import Parts
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock, ClockChange, Moment, clock_change
 from monitor.daemon.watchdog import Watchdog
@@ -24,7 +24,7 @@ _HEARTBEAT = "schedule heartbeat"
 _HEARTBEAT_SECONDS = 5.0
 _LATE_PERIODS, _LATE_SECONDS = 5, 300.0
 
-_NOTHING_SHOWN: Mapping[str, ModelReport] = MappingProxyType({})
+_NOTHING_SHOWN: Mapping[str, Report] = MappingProxyType({})
 
 
 class Runner:
@@ -35,10 +35,10 @@ class Runner:
         parts: Parts,
         telemetry: Telemetry,
         watchdog: Watchdog,
-        publish: Callable[[ModelReport], None],
-        retract: Callable[[ModelReport], None],
+        publish: Callable[[Report], None],
+        retract: Callable[[Report], None],
         failed: Callable[[BaseException], None],
-        shown: Mapping[str, ModelReport] = _NOTHING_SHOWN,
+        shown: Mapping[str, Report] = _NOTHING_SHOWN,
         clock: Callable[[], Moment] | None = None,
     ) -> None:
         """`shown` holds the reports of the previous runner, which are shown until there are new ones."""

@@ -13,7 +13,7 @@ import msgspec
 from monitor.config.config import ModelConfig
 from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, AlertStatus, status, step
 from monitor.core.estimate import CONSENSUS, Estimate, WindowState
-from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport, Snapshot, WindowSnapshot
+from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport, Snapshot, WindowSnapshot
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.reference.reference import Reference
 
@@ -200,7 +200,7 @@ class Evaluator:
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
         return AlertMemory(self._versions, tuple(windows.values())).to_bytes()
 
-    def evaluate(self, now: float, running: float, awake: float) -> ModelReport:
+    def evaluate(self, now: float, running: float, awake: float) -> Report:
         """Evaluate all windows at `now`, Unix time.
 
         `running` is the monotonic clock of record arrivals. `awake` stops while the machine sleeps: alerts wait by it,
@@ -209,7 +209,7 @@ class Evaluator:
         start = time.perf_counter()
         self._apply_retraction()
         if self.reference is None:
-            return ModelReport(self.name, now, time.perf_counter() - start, None, self._without_reference(now))
+            return Report(self.name, now, time.perf_counter() - start, None, self._without_reference(now))
         snapshot = self.snapshots.snapshot(self.name, now, running)
         self._count_versions(snapshot)
         input_ = replace(snapshot.input, degraded=self._degraded(snapshot.input, self.reference))
@@ -221,7 +221,7 @@ class Evaluator:
             view = _WindowView(window, snapshot.catching_up, self._versions.mismatch, input_, now, running, elapsed)
             segments.append(self._evaluate_window(segment, view, self.reference, errors))
         segments += self._missing_reports(snapshot, now)
-        return ModelReport(
+        return Report(
             self.name,
             now,
             time.perf_counter() - start,
@@ -249,11 +249,11 @@ class Evaluator:
             del self._missing[segment]
         return [self._held(memory, WindowState.CATCHING_UP, now) for memory in self._missing.values()]
 
-    def not_evaluated(self) -> ModelReport:
+    def not_evaluated(self) -> Report:
         """Return the report before the first evaluation, for the case that it fails: alerts from before are held."""
         segments = {ALL: None, **dict.fromkeys(self._missing)}
         memories = (self._missing.get(segment) or WindowAlertState(segment) for segment in segments)
-        return ModelReport(self.name, 0.0, 0.0, None, tuple(self._held(one, WindowState.ERROR) for one in memories))
+        return Report(self.name, 0.0, 0.0, None, tuple(self._held(one, WindowState.ERROR) for one in memories))
 
     def _without_reference(self, now: float) -> tuple[SegmentReport, ...]:
         """Return the reports of a model without a reference. Alerts that fired when it had one are held."""

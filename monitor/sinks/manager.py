@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from monitor.config.config import Config, Heartbeat, HttpTarget
-from monitor.core.report import ModelReport
+from monitor.core.report import Report
 from monitor.sinks.http_sender import HttpSender
 from monitor.sinks.notifications import HeartbeatSink, Key, MessageQueue, WebhookSink
 from monitor.sinks.prometheus_page import PrometheusSink
@@ -15,7 +15,7 @@ from monitor.sinks.prometheus_page import PrometheusSink
 class Sink(Protocol):
     """A destination of reports."""
 
-    def publish(self, report: ModelReport) -> None:
+    def publish(self, report: Report) -> None:
         """Take a report. Calls come from evaluation threads, one at a time; it must not block."""
 
     def forget(self, model: str) -> None:
@@ -30,7 +30,7 @@ class SinkManager:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._reports: dict[str, ModelReport] = {}
+        self._reports: dict[str, Report] = {}
         self._prometheus = PrometheusSink()
         self._settings: tuple[HttpTarget | None, Heartbeat | None] = (None, None)
         self._started = False
@@ -51,20 +51,20 @@ class SinkManager:
                 self._replace_heartbeat(config.heartbeat)
             self._settings, self._started = (config.webhook, config.heartbeat), True
 
-    def publish(self, report: ModelReport) -> None:
+    def publish(self, report: Report) -> None:
         """Pass a report to all sinks."""
         with self._lock:
             self._reports[report.model] = report
             for sink in self._sinks():
                 sink.publish(report)
 
-    def retract(self, report: ModelReport) -> None:
+    def retract(self, report: Report) -> None:
         """Show a report without estimates. It resolves no alert and causes no heartbeat."""
         with self._lock:
             self._reports[report.model] = report
             self._prometheus.publish(report)
 
-    def reports(self) -> Mapping[str, ModelReport]:
+    def reports(self) -> Mapping[str, Report]:
         """Return the last report of each model."""
         with self._lock:
             return dict(self._reports)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from monitor.core.backoff import Backoff
 from monitor.core.estimate import WindowState
-from monitor.core.report import ModelReport
+from monitor.core.report import Report
 from monitor.sinks.http_sender import Answer, HttpSender, Outcome
 
 Key = tuple[str, str, str]
@@ -158,7 +158,7 @@ class HeartbeatSink:
         self._due = -math.inf
         """When the latest heartbeat was or will be sent."""
 
-    def publish(self, report: ModelReport) -> None:
+    def publish(self, report: Report) -> None:
         """Queue a heartbeat, unless one is queued already or the evaluation failed in every window."""
         if all(segment.state is WindowState.ERROR for segment in report.segments):
             return
@@ -184,7 +184,7 @@ class WebhookSink:
         self.firing = frozenset(notified)
         """The alerts that fire, by the messages sent or queued."""
 
-    def publish(self, report: ModelReport) -> None:
+    def publish(self, report: Report) -> None:
         """Queue a message for each alert that started to fire or resolved since the previous report."""
         before = {key for key in self.firing if key[0] == report.model}
         firing, known = set[Key](), set[Key]()

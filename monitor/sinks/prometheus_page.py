@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.estimate import Estimate, Result, WindowState
-from monitor.core.report import ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.report import ReferenceFacts, Report, SegmentReport
 from monitor.core.segments import label_value, quoted, segment_label
 
 
@@ -98,7 +98,7 @@ class PrometheusSink:
         """By model, then by family."""
         self._page: bytes | None = b""
 
-    def publish(self, report: ModelReport) -> None:
+    def publish(self, report: Report) -> None:
         """Replace the series of a model."""
         texts = _Writer(report).texts()
         with self._lock:
@@ -130,7 +130,7 @@ class PrometheusSink:
 class _Writer:
     """Writes the lines of one report."""
 
-    def __init__(self, report: ModelReport) -> None:
+    def __init__(self, report: Report) -> None:
         self._lines: dict[str, list[str]] = {}
         self._model = f"model={quoted(label_value(report.model))}"
         self._classes = _class_labels(report.reference)
@@ -148,7 +148,7 @@ class _Writer:
             line = f"{family.name}{{{labels}}} {float(value)!r}\n"
             self._lines.setdefault(family.name, []).append(line)
 
-    def _write_model(self, report: ModelReport) -> None:
+    def _write_model(self, report: Report) -> None:
         model, seen = self._model, report.input
         self._add(LAST_EVALUATION, model, report.at)
         self._add(SEGMENTS, model, sum(1 for one in report.segments if one.segment))

@@ -17,7 +17,7 @@ import numpy as np
 
 from monitor.core.estimate import WindowState
 from monitor.core.history import CAPACITY, POINT_ROWS, STATES, STRETCH_ROWS, Frame, ModelHistory, Place, Series, Span
-from monitor.core.report import ModelReport
+from monitor.core.report import Report
 from monitor.state.commit_plan import HistoryChange, HistoryRow
 from monitor.state.record_tables import checksum
 
@@ -165,7 +165,7 @@ class History:
                 self._only = names
             self._has_unknown_rows = False
 
-    def note(self, report: ModelReport, at: float) -> None:
+    def note(self, report: Report, at: float) -> None:
         """Add a report to the history of its model."""
         with self._lock:
             places = self._models.setdefault(report.model, ModelHistory()).note(report, at)

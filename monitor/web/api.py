@@ -10,7 +10,7 @@ import msgspec
 from monitor.core.alerts import AlertStatus
 from monitor.core.estimate import Estimate, Result, share_interval
 from monitor.core.history import Series, Span
-from monitor.core.report import ModelReport, Realised, SegmentReport
+from monitor.core.report import Realised, Report, SegmentReport
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, name_of
 from monitor.reference.reference import Reference
@@ -22,9 +22,7 @@ VERSION = 1
 """Increases when a key changes its meaning or is removed."""
 
 
-def status_document(
-    reports: Mapping[str, ModelReport], sources: Sequence[SourceView], facts: Mapping[str, Any]
-) -> bytes:
+def status_document(reports: Mapping[str, Report], sources: Sequence[SourceView], facts: Mapping[str, Any]) -> bytes:
     """Return the last reports and the sources; `facts` describe the daemon itself."""
     models = [_model(reports[name]) for name in sorted(reports)]
     shown = [_source(one) for one in sources]
@@ -48,7 +46,7 @@ def _source(one: SourceView) -> dict[str, Any]:
     }
 
 
-def _model(report: ModelReport) -> dict[str, Any]:
+def _model(report: Report) -> dict[str, Any]:
     reference, records = report.reference, report.input
     return {
         "model": report.model,

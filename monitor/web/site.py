@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from monitor.core.history import Series, Span
-from monitor.core.report import ModelReport, Realised
+from monitor.core.report import Realised, Report
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
 from monitor.sources.base import SourceStatus
@@ -53,7 +53,7 @@ class Rejects:
 class Site:
     """Everything that pages and API show. Unknown values are empty."""
 
-    reports: Callable[[], Mapping[str, ModelReport]]
+    reports: Callable[[], Mapping[str, Report]]
     now: Callable[[], float]
     version: str
     health: Callable[[], Health] = Health

@@ -22,7 +22,7 @@ from monitor.core.history import (
     frame_of,
     rising,
 )
-from monitor.core.report import ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.report import ReferenceFacts, Report, SegmentReport
 from monitor.core.segments import ALL, Segment
 
 START = 1_760_000_000.0 // 14_400 * 14_400
@@ -38,11 +38,11 @@ def window(segment: Segment, accuracy: float | None, records: int = 100) -> Segm
     return SegmentReport(segment, records, WindowState.OK, {CONSENSUS: result}, accuracy / 8)
 
 
-def report(*accuracies: float | None, records: int = 100, reference: str = "") -> ModelReport:
+def report(*accuracies: float | None, records: int = 100, reference: str = "") -> Report:
     """Return an evaluation of the whole and of one site per further accuracy, with or without a reference."""
     segments = zip(SITES, accuracies, strict=False)
     facts = ReferenceFacts("1", "", reference, ("a", "b"), 100, 0.5, 1.0) if reference else None
-    return ModelReport("density", 0.0, 0.1, facts, tuple(window(*one, records=records) for one in segments))
+    return Report("density", 0.0, 0.1, facts, tuple(window(*one, records=records) for one in segments))
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def test_an_unknown_segment_has_no_series_and_a_model_not_evaluated_an_empty_one
 
 def times(*at: float) -> list[Frame]:
     """Return frames with these times and no windows."""
-    return [frame_of(ModelReport("density", 0.0, 0.0, None, ()), when, 1) for when in at]
+    return [frame_of(Report("density", 0.0, 0.0, None, ()), when, 1) for when in at]
 
 
 @pytest.mark.parametrize(
@@ -256,6 +256,6 @@ def test_a_clock_set_back_hides_later_frames_until_it_is_corrected() -> None:
 
 def test_the_number_of_segments_with_a_history_is_limited() -> None:
     segments = (ALL, *((("site", str(number)),) for number in range(MOST_SEGMENTS)))
-    frame = frame_of(ModelReport("density", 0.0, 0.0, None, tuple(window(one, 0.5) for one in segments)), START, 1)
+    frame = frame_of(Report("density", 0.0, 0.0, None, tuple(window(one, 0.5) for one in segments)), START, 1)
     assert len(frame.names) == MOST_SEGMENTS
     assert frame.names[0] == "all"

@@ -11,7 +11,7 @@ from monitor.config.config import Config, Cron, Every, Storage
 from monitor.core.alerts import AlertPhase, AlertState
 from monitor.core.estimate import WindowState
 from monitor.core.history import Span
-from monitor.core.report import ModelReport
+from monitor.core.report import Report
 from monitor.core.segments import ALL
 from monitor.daemon.build import Parts, build
 from monitor.daemon.clock import Moment
@@ -57,8 +57,8 @@ class Site:
         self.watchdog = Watchdog()
         self.telemetry = Telemetry(lambda: DaemonFacts(("density",), {}, None))
         self.telemetry.configured(["density"])
-        self.published: list[ModelReport] = []
-        self.retracted: list[ModelReport] = []
+        self.published: list[Report] = []
+        self.retracted: list[Report] = []
         self.failures: list[BaseException] = []
         self.parts = Parts(
             Config(Storage(folder), (), (self.monitor.config,)),
@@ -69,7 +69,7 @@ class Site:
         self.monitor.ingestion.start = lambda now: None  # type: ignore[method-assign]  # noqa: ARG005
         self.runner = self.new_runner()
 
-    def new_runner(self, shown: Sequence[ModelReport] = ()) -> Runner:
+    def new_runner(self, shown: Sequence[Report] = ()) -> Runner:
         """Return a new runner on the same parts, as after a reload."""
         return Runner(
             self.parts,
@@ -121,7 +121,7 @@ def test_a_failed_evaluation_retracts_its_estimates_and_is_retried(site: Site, m
     wait_until(lambda: site.published)
     evaluate = type(site.monitor.evaluator).evaluate
 
-    def broken(*_: object) -> ModelReport:
+    def broken(*_: object) -> Report:
         raise ZeroDivisionError("as if")
 
     monkeypatch.setattr(type(site.monitor.evaluator), "evaluate", broken)
@@ -144,7 +144,7 @@ def test_estimates_of_a_hanging_evaluation_are_retracted(site: Site, monkeypatch
     wait_until(lambda: site.published)
     evaluate = type(site.monitor.evaluator).evaluate
 
-    def hanging(*arguments: object) -> ModelReport:
+    def hanging(*arguments: object) -> Report:
         go_on.wait(LIMIT)
         return evaluate(*arguments)  # type: ignore[arg-type]
 
@@ -175,7 +175,7 @@ def test_a_first_evaluation_that_hangs_retracts_the_previous_estimates(
     site.monitor.ingestion.start = lambda now: None  # type: ignore[method-assign]  # noqa: ARG005
     go_on, hangs = threading.Event(), threading.Event()
 
-    def hanging(*_: object) -> ModelReport:
+    def hanging(*_: object) -> Report:
         hangs.set()
         go_on.wait(LIMIT)
         raise ZeroDivisionError("as if")

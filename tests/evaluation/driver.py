@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.config.config import IngestOptions, ModelConfig, model_options
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus
-from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
 from monitor.evaluation.evaluator import Evaluator, key_of
@@ -108,13 +108,13 @@ class Monitor:
         """Ingest records."""
         self.ingestion.tick(self.now, self.running)
 
-    def evaluate(self) -> ModelReport:
+    def evaluate(self) -> Report:
         """Evaluate and commit."""
         report = self.evaluator.evaluate(self.now, self.running, self.running - self.slept)
         self.ingestion.values.store(key_of("density"), self.evaluator.alert_state_bytes())
         return report
 
-    def step(self, seconds: float = PERIOD) -> ModelReport:
+    def step(self, seconds: float = PERIOD) -> Report:
         """Let time pass, ingest, evaluate, commit."""
         self.now += seconds
         self.running += seconds
@@ -123,7 +123,7 @@ class Monitor:
         self.ingestion.tick(self.now, self.running)
         return report
 
-    def run(self, seconds: float, pool: Singles = HEALTHY, *, a_minute: int = 10, **fields: object) -> ModelReport:
+    def run(self, seconds: float, pool: Singles = HEALTHY, *, a_minute: int = 10, **fields: object) -> Report:
         """Let time pass while records arrive."""
         report = None
         for _ in range(int(seconds / PERIOD)):
@@ -133,23 +133,23 @@ class Monitor:
         return report
 
 
-def whole(report: ModelReport) -> SegmentReport:
+def whole(report: Report) -> SegmentReport:
     """Return the report of the segment `all`."""
     return report.segments[0]
 
 
-def named(report: ModelReport, segment: str) -> SegmentReport:
+def named(report: Report, segment: str) -> SegmentReport:
     """Return the report on a segment."""
     return next(one for one in report.segments if one.name == segment)
 
 
-def alert(report: ModelReport, segment: str = "all") -> AlertStatus:
+def alert(report: Report, segment: str = "all") -> AlertStatus:
     """Return the only alert of a segment."""
     (only,) = named(report, segment).alerts
     return only
 
 
-def phase(report: ModelReport, segment: str = "all") -> AlertPhase:
+def phase(report: Report, segment: str = "all") -> AlertPhase:
     """Return the phase of the only alert of a segment."""
     return alert(report, segment).phase
 

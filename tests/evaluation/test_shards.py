@@ -9,7 +9,7 @@ import pytest
 from monitor.config.config import ModelConfig
 from monitor.core.alerts import AlertPhase, AlertRule
 from monitor.core.estimate import CONSENSUS, Estimate, WindowState
-from monitor.core.report import ModelReport
+from monitor.core.report import Report
 from monitor.core.segments import Segmentation
 from monitor.core.totals import Gauge, WindowTotals, totals_of
 from monitor.core.window import Bounds
@@ -49,7 +49,7 @@ class Member:
         """Set what the source waits for."""
         self.replica.source.status = lambda: SourceStatus("shards", "shards", sentence)  # type: ignore[method-assign]
 
-    def evaluate(self, after: float = 60.0, *, poll: bool = True) -> ModelReport:
+    def evaluate(self, after: float = 60.0, *, poll: bool = True) -> Report:
         """Poll, and evaluate after a while."""
         self._seconds += after
         if poll:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.estimate import WindowState
-from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL, Segment
 
 AT = 1794834000.0
@@ -136,6 +136,6 @@ def segment(*alerts: AlertStatus, of: Segment = ALL, state: WindowState = Window
     return SegmentReport(segment=of, records=5000, state=state, alerts=alerts)
 
 
-def report(*segments: SegmentReport, model: str = "density") -> ModelReport:
+def report(*segments: SegmentReport, model: str = "density") -> Report:
     """Return a report of these windows."""
-    return ModelReport(model=model, at=AT, seconds=0.01, reference=None, segments=segments)
+    return Report(model=model, at=AT, seconds=0.01, reference=None, segments=segments)

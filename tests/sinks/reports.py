@@ -7,7 +7,7 @@ from types import MappingProxyType
 from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, Storage
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, Severity
 from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
-from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport
 from monitor.core.segments import ALL, Segment
 from monitor.sources.base import Lag, ShardLag, ShardStatus, SourceStatus
 from monitor.sources.kafka.kafka_options import KafkaOptions
@@ -63,13 +63,13 @@ def share(segment: Segment) -> SegmentReport:
     return replace(few, parts=MappingProxyType(parts), fresh=True)
 
 
-def report(*windows: SegmentReport, model: str = "density", at: float = NOW) -> ModelReport:
+def report(*windows: SegmentReport, model: str = "density", at: float = NOW) -> Report:
     """Return a report on a model with a reference."""
     facts = InputFacts(rejected_share=0.002)
-    return ModelReport(model, at, 0.01, REFERENCE, windows, facts, 200, minimum_records=200)
+    return Report(model, at, 0.01, REFERENCE, windows, facts, 200, minimum_records=200)
 
 
-def density() -> ModelReport:
+def density() -> Report:
     """Return a report with a window of each kind."""
     broken: dict[str, Result] = {
         "consensus": NoEstimate(Why.ERROR, 500),
@@ -91,9 +91,9 @@ def density() -> ModelReport:
     )
 
 
-def fresh() -> ModelReport:
+def fresh() -> Report:
     """Return a report on a model that has neither a reference nor records."""
-    return ModelReport("triage", NOW, 0.001, None, (SegmentReport(ALL, 0, WindowState.NO_REFERENCE),))
+    return Report("triage", NOW, 0.001, None, (SegmentReport(ALL, 0, WindowState.NO_REFERENCE),))
 
 
 def facts() -> DaemonFacts:

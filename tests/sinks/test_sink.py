@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import Estimate, WindowState
-from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL
 from monitor.sinks.prometheus_page import FAMILIES, MAX_CLASSES, PrometheusSink
 from tests.sinks import reports
@@ -29,7 +29,7 @@ ONLY_WHEN_VALID = (
 )  # fmt: skip
 
 
-def _page(*published: ModelReport) -> bytes:
+def _page(*published: Report) -> bytes:
     sink = PrometheusSink()
     for one in published:
         sink.publish(one)

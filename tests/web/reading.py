@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html.parser import HTMLParser
 from typing import Any
 
-from monitor.core.report import ModelReport
+from monitor.core.report import Report
 from monitor.web.server.request import Response
 from monitor.web.site import Health, Site
 from tests.web.sample_reports import NOW
@@ -53,7 +53,7 @@ class Reader(HTMLParser):
 
 
 def site_of(
-    reports: Mapping[str, ModelReport] | None = None,
+    reports: Mapping[str, Report] | None = None,
     *,
     version: str = "1.2.3",
     problems: Sequence[str] = (),

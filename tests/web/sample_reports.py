@@ -2,7 +2,7 @@
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.estimate import Estimate, Interval, NoEstimate, Result, Why, WindowState
-from monitor.core.report import InputFacts, ModelReport, ReferenceFacts, SegmentReport
+from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport
 
 NOW = 1_763_300_000.0
 HOUR = 3600.0
@@ -51,9 +51,9 @@ def reference(accuracy: float) -> ReferenceFacts:
     return ReferenceFacts("2.1", "2026-10-01T00:00:00Z", "3fa2c81b", ("benign", "malignant"), 20_000, accuracy, 1.3)
 
 
-def three_models() -> dict[str, ModelReport]:
+def three_models() -> dict[str, Report]:
     """Three models: one fine, one with firing, pending, warming and silent sites, one without a reference."""
-    density = ModelReport(
+    density = Report(
         "density",
         NOW - 20.0,
         0.04,
@@ -70,10 +70,10 @@ def three_models() -> dict[str, ModelReport]:
         ),
         InputFacts(rejected_share=0.031, hints=("many records look like percentages",)),
     )
-    triage = ModelReport(
+    triage = Report(
         "triage", NOW - 10.0, 0.01, reference(0.93), (segment(None, WindowState.OK, estimated(0.934, 0.008)),)
     )
-    nodules = ModelReport(
+    nodules = Report(
         "nodules", NOW - 10.0, 0.0, None, (segment(None, WindowState.NO_REFERENCE, records=0, quiet=None),)
     )
     return {report.model: report for report in (triage, density, nodules)}

@@ -9,7 +9,7 @@ import numpy as np
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why, WindowState
 from monitor.core.history import Series, Span
-from monitor.core.report import InputFacts, ModelReport, Realised, ReferenceFacts, SegmentReport
+from monitor.core.report import InputFacts, Realised, ReferenceFacts, Report, SegmentReport
 from monitor.core.scores import Floats
 from monitor.core.segments import Segment
 from monitor.reference.reference import Reference
@@ -72,7 +72,7 @@ def _bins(confidence: Floats, right: np.ndarray) -> tuple[ReliabilityBin, ...]:
 
 
 @cache
-def sample_report() -> ModelReport:
+def sample_report() -> Report:
     """The last evaluation: every estimator of every window, from real outputs."""
     reference = sample_reference()
     facts = ReferenceFacts(
@@ -91,7 +91,7 @@ def sample_report() -> ModelReport:
         (("site", "Dresden"),), 88, WindowState.WARMING, last_record_at=NOW - 20.0, state_since=NOW - HOUR
     )
     problems = InputFacts(rejected_share=0.012, hints=("12 rejected records look like percentages: divide by 100",))
-    return ModelReport(MODEL, NOW - 4.0, 0.031, facts, (*segments, dead), problems, 200, {}, 500)
+    return Report(MODEL, NOW - 4.0, 0.031, facts, (*segments, dead), problems, 200, {}, 500)
 
 
 def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
@@ -180,7 +180,7 @@ def sample_realised() -> tuple[Realised, ...]:
     return tuple(realised)
 
 
-def sample_site(reports: Mapping[str, ModelReport] | None = None) -> Site:
+def sample_site(reports: Mapping[str, Report] | None = None) -> Site:
     """The site, with the three models of the other pages."""
     shown = {**three_models(), MODEL: sample_report()} if reports is None else dict(reports)
 

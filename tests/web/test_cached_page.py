@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from monitor.core.report import ModelReport
+from monitor.core.report import Report
 from monitor.web.pages.routes import MOST_CACHED, SECONDS, CachedPage
 from monitor.web.server.request import Response
 from monitor.web.site import Site
@@ -20,7 +20,7 @@ class Counted:
 
     seconds: float = 100.0
     made: list[Mapping[str, str]] = field(default_factory=list)
-    reports: dict[str, ModelReport] = field(default_factory=three_models)
+    reports: dict[str, Report] = field(default_factory=three_models)
     unhealthy: list[str] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
 

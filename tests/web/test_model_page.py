@@ -11,7 +11,7 @@ from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.estimate import Estimate, NoEstimate, Why, WindowState
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.history import Series, Span
-from monitor.core.report import InputFacts, ModelReport, Realised, ReferenceFacts, SegmentReport
+from monitor.core.report import InputFacts, Realised, ReferenceFacts, Report, SegmentReport
 from monitor.web.pages.model import MOST_ROWS, MOST_VISIBLE, REASONS, model_page
 from monitor.web.pages.other_pages import reference_page
 from monitor.web.pages.overview import overview_page
@@ -299,7 +299,7 @@ def test_of_many_classes_some_are_shown() -> None:
     names = tuple(f"class {index}" for index in range(30))
     facts = ReferenceFacts("1", "2026", "ab", names, 3000, 0.9, 1.0, 0.9, (100,) * 30)
     window = replace(segment(None, WindowState.OK, estimated(0.9)), predicted=(100,) * 29 + (900,))
-    text = text_of(model_page, site_of({"m": ModelReport("m", NOW, 0.1, facts, (window,))}), name="m")
+    text = text_of(model_page, site_of({"m": Report("m", NOW, 0.1, facts, (window,))}), name="m")
     assert "The 20 of 30 classes that changed most." in text
     assert "class 29" in text
 
@@ -332,7 +332,7 @@ def test_hostile_names_are_escaped() -> None:
     facts = ReferenceFacts(HOSTILE, HOSTILE, HOSTILE, (HOSTILE, f"{HOSTILE}2"), 100, 0.9, 1.0, 0.9, (50, 50))
     problems = InputFacts(hints=(HOSTILE,))
     whole = segment(None, WindowState.OK, estimated(0.9))
-    report = ModelReport(HOSTILE, NOW, 0.1, facts, (whole, window), problems, errors={HOSTILE: 1})
+    report = Report(HOSTILE, NOW, 0.1, facts, (whole, window), problems, errors={HOSTILE: 1})
     site = replace(sample_site({HOSTILE: report}), history=lambda *_: sample_series(Span.RECENT))
     for name in ("all", window.name):
         text = text_of(model_page, site, name=HOSTILE, segment=name)

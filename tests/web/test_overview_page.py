@@ -8,7 +8,7 @@ import pytest
 
 from monitor.core.alerts import AlertPhase, Severity
 from monitor.core.estimate import WindowState
-from monitor.core.report import ModelReport, Realised
+from monitor.core.report import Realised, Report
 from monitor.sources.base import Lag, ShardStatus, SourceStatus
 from monitor.web.pages.overview import LEAST_ROWS, MOST_ALERTS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
 from monitor.web.pages.status import Urgency, ranked, urgency_of, worst_severity
@@ -23,7 +23,7 @@ def _read(**changes: object) -> tuple[str, Reader]:
     return text, Reader(text)
 
 
-def _quiet_report() -> ModelReport:
+def _quiet_report() -> Report:
     one = segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK))
     return replace(three_models()["triage"], segments=(one,))
 

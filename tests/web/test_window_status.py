@@ -7,7 +7,7 @@ import pytest
 
 from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import WindowState
-from monitor.core.report import ModelReport, Realised, SegmentReport
+from monitor.core.report import Realised, Report, SegmentReport
 from monitor.core.segments import Segment
 from monitor.web.pages.model import model_page
 from monitor.web.pages.overview import overview_page
@@ -25,7 +25,7 @@ UNKNOWN = segment("D", WindowState.STALE, None, low(AlertPhase.OK))
 UNWATCHED = segment("E", WindowState.OK, estimated(0.93))
 
 
-def _report(*segments: SegmentReport) -> dict[str, ModelReport]:
+def _report(*segments: SegmentReport) -> dict[str, Report]:
     return {"density": replace(three_models()["density"], segments=segments)}
 
 
@@ -105,13 +105,13 @@ def _named(fields: Segment, urgency: Urgency) -> SegmentReport:
     return replace(SEGMENTS[urgency], segment=fields)
 
 
-def _report_with(scanner: Urgency, *more: SegmentReport) -> ModelReport:
+def _report_with(scanner: Urgency, *more: SegmentReport) -> Report:
     """Return a model that is fine except for one scanner of one site."""
     parts = (_named(SITE, Urgency.FINE), _named(SCANNER, scanner), _named(OTHER, Urgency.FINE))
     return replace(three_models()["density"], segments=(WHOLE, *parts, *more))
 
 
-def _page(report: ModelReport, **query: str) -> str:
+def _page(report: Report, **query: str) -> str:
     return text_of(model_page, site_of({"density": report}), name="density", **query)
 
 

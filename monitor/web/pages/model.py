@@ -7,7 +7,7 @@ from monitor.core.alerts import AlertPhase, AlertType
 from monitor.core.ensemble import MEMBERS
 from monitor.core.estimate import CONSENSUS, Estimate, Why
 from monitor.core.history import Series, Span
-from monitor.core.report import ModelReport, Realised, SegmentReport
+from monitor.core.report import Realised, Report, SegmentReport
 from monitor.web.charts.over_time import (
     NARROW,
     OTHER_REFERENCE,
@@ -101,7 +101,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
     )
 
 
-def _sentence(report: ModelReport, segment: SegmentReport, now: float) -> str:
+def _sentence(report: Report, segment: SegmentReport, now: float) -> str:
     """Describe the estimate, and compare it with the accuracy on the reference."""
     estimate = consensus_of(segment)
     if estimate is None:
@@ -120,7 +120,7 @@ def _sentence(report: ModelReport, segment: SegmentReport, now: float) -> str:
     return f"{text}, which is {'no more' if by_chance else 'more'} than chance explains."
 
 
-def _choices(report: ModelReport, inside: Mapping[str, Within]) -> list[tuple[str, Urgency, str, Estimate | None]]:
+def _choices(report: Report, inside: Mapping[str, Within]) -> list[tuple[str, Urgency, str, Estimate | None]]:
     """Return all windows of the model: the whole first, then the worst."""
 
     def worst_first(segment: SegmentReport) -> tuple[object, ...]:
@@ -137,7 +137,7 @@ def _choices(report: ModelReport, inside: Mapping[str, Within]) -> list[tuple[st
 
 
 def _history(
-    report: ModelReport, segment: SegmentReport, series: Series | None, realised: Sequence[Realised], now: float
+    report: Report, segment: SegmentReport, series: Series | None, realised: Sequence[Realised], now: float
 ) -> dict[str, Any]:
     """Return the chart of the estimate over time, its legend and its table."""
     shown = points_of(series)
@@ -194,7 +194,7 @@ def thresholds(segment: SegmentReport) -> list[Mark]:
     return [Mark(", ".join(names), value) for value, names in sorted(found.items())]
 
 
-def _estimators(report: ModelReport, segment: SegmentReport) -> dict[str, Any]:
+def _estimators(report: Report, segment: SegmentReport) -> dict[str, Any]:
     """Return the estimators, drawn on one scale; empty when the window has no results."""
     if not segment.results or not segment.valid:
         return {"estimators": {}, "axis": None}
@@ -227,7 +227,7 @@ def _form_words(name: str) -> str:
     return "" if name == CONSENSUS else ", ".join([*words, *(["member"] if name in MEMBERS else [])])
 
 
-def _classes(report: ModelReport, segment: SegmentReport, before: Sequence[int]) -> dict[str, Any]:
+def _classes(report: Report, segment: SegmentReport, before: Sequence[int]) -> dict[str, Any]:
     """Return how often each class is predicted now, and was predicted on the reference."""
     names = () if report.reference is None else report.reference.classes
     shares = class_shares(names, segment.predicted, before)
@@ -236,7 +236,7 @@ def _classes(report: ModelReport, segment: SegmentReport, before: Sequence[int])
     return {"classes": [(one, pair_of_bars(one, most)) for one in shown], "class_count": len(shares)}
 
 
-def _predicted_before(site: Site, report: ModelReport) -> Sequence[int]:
+def _predicted_before(site: Site, report: Report) -> Sequence[int]:
     if report.reference is None or report.reference.predicted:
         return () if report.reference is None else report.reference.predicted
     reference = site.reference(report.model)

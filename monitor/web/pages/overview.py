@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor.core.alerts import AlertStatus
-from monitor.core.report import ModelReport, Realised, SegmentReport
+from monitor.core.report import Realised, Report, SegmentReport
 from monitor.web.charts.small_charts import Scale, bar
 from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
@@ -63,7 +63,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     )
 
 
-def _alerts(reports: Sequence[ModelReport]) -> list[tuple[ModelReport, SegmentReport, AlertStatus]]:
+def _alerts(reports: Sequence[Report]) -> list[tuple[Report, SegmentReport, AlertStatus]]:
     """Return the alerts that are not quiet: firing before pending, critical before warning, info last."""
     active = [
         (report, segment, alert)
@@ -76,7 +76,7 @@ def _alerts(reports: Sequence[ModelReport]) -> list[tuple[ModelReport, SegmentRe
     )
 
 
-def _no_alerts(reports: Sequence[ModelReport]) -> str:
+def _no_alerts(reports: Sequence[Report]) -> str:
     """Say what it means that all alerts are quiet: no all-clear where a window has no estimate."""
     segments = [segment for report in reports for segment in report.segments]
     if not any(segment.alerts for segment in segments):
@@ -87,7 +87,7 @@ def _no_alerts(reports: Sequence[ModelReport]) -> str:
     return "No alert fires, and none is pending."
 
 
-def _models(site: Site, reports: Sequence[ModelReport], now: float) -> list[dict[str, Any]]:
+def _models(site: Site, reports: Sequence[Report], now: float) -> list[dict[str, Any]]:
     left, sections = MOST_ROWS_IN_ALL, []
     for report in reports:
         most = max(LEAST_ROWS, min(MOST_ROWS, left))
@@ -96,7 +96,7 @@ def _models(site: Site, reports: Sequence[ModelReport], now: float) -> list[dict
     return sections
 
 
-def _model(site: Site, report: ModelReport, now: float, most: int) -> dict[str, Any]:
+def _model(site: Site, report: Report, now: float, most: int) -> dict[str, Any]:
     """Return a model with its whole window and at most so many segments."""
     whole = [segment for segment in report.segments if not segment.segment]
     parts = [segment for segment in ranked(report) if segment.segment]
@@ -116,7 +116,7 @@ def _model(site: Site, report: ModelReport, now: float, most: int) -> dict[str, 
     }
 
 
-def _notes(report: ModelReport, remark: str | None) -> list[str]:
+def _notes(report: Report, remark: str | None) -> list[str]:
     """Describe what makes the estimates less reliable than they look."""
     notes = oddities(report.input)
     if report.input.rejected_share:
@@ -125,7 +125,7 @@ def _notes(report: ModelReport, remark: str | None) -> list[str]:
     return [*notes, *([] if remark is None else [remark])]
 
 
-def _scale(segments: Sequence[SegmentReport], report: ModelReport, realised: Mapping[str, Realised]) -> Scale:
+def _scale(segments: Sequence[SegmentReport], report: Report, realised: Mapping[str, Realised]) -> Scale:
     values = [] if report.reference is None else [report.reference.accuracy]
     for segment in segments:
         estimate = consensus_of(segment)
@@ -137,7 +137,7 @@ def _scale(segments: Sequence[SegmentReport], report: ModelReport, realised: Map
 
 
 def _row(
-    segment: SegmentReport, report: ModelReport, inside: Within, realised: Realised | None, scale: Scale, now: float
+    segment: SegmentReport, report: Report, inside: Within, realised: Realised | None, scale: Scale, now: float
 ) -> dict[str, Any]:
     own, estimate, thresholds = urgency_of(segment), consensus_of(segment), thresholds_of(segment)
     reference = None if report.reference is None else report.reference.accuracy

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from monitor.core.alerts import runbook
 from monitor.core.history import Span
-from monitor.core.report import ModelReport
+from monitor.core.report import Report
 from monitor.web.pages import wording
 from monitor.web.pages.status import Urgency, active_alerts, alert_urgency, consensus_of
 from monitor.web.server.request import HTML, Page, Pages, Request, Response
@@ -150,7 +150,7 @@ def not_found(site: Site) -> Response:
     return render(site, "not_found.html", title="Not found", here="", status=HTTPStatus.NOT_FOUND)
 
 
-def _firing(reports: Mapping[str, ModelReport]) -> list[str]:
+def _firing(reports: Mapping[str, Report]) -> list[str]:
     """Return a sentence for each firing alert above severity info; the script announces new ones."""
     return [
         f"{report.model}, {wording.place(segment.name)}: alert {alert.alert}"

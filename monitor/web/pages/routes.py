@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from monitor.core.report import ModelReport
+from monitor.core.report import Report
 from monitor.web import api
 from monitor.web.pages.model import model_page
 from monitor.web.pages.other_pages import configuration_page, reference_page, rejects_page
@@ -25,7 +25,7 @@ MOST_CACHED = 16
 _PARAMETERS = ("name", "segment", "span")
 """The query parameters that pages read."""
 
-_Inputs = tuple[tuple[ModelReport, ...], Health]
+_Inputs = tuple[tuple[Report, ...], Health]
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.estimate import CONSENSUS, Estimate
-from monitor.core.report import ModelReport, SegmentReport
+from monitor.core.report import Report, SegmentReport
 from monitor.web.pages.wording import place, plural
 from monitor.web.site import Health
 
@@ -109,17 +109,17 @@ def urgency_key(segment: SegmentReport) -> tuple[Urgency, int]:
 Rank = tuple[Urgency, int, float, str]
 
 
-def rank(segment: SegmentReport, report: ModelReport) -> Rank:
+def rank(segment: SegmentReport, report: Report) -> Rank:
     """Return a sort key: urgency, severity, margin over the threshold, name."""
     return (*urgency_key(segment), _margin(segment, report), segment.name)
 
 
-def ranked(report: ModelReport) -> list[SegmentReport]:
+def ranked(report: Report) -> list[SegmentReport]:
     """Return the windows of a model, worst first."""
     return sorted(report.segments, key=lambda segment: rank(segment, report))
 
 
-def ranked_models(reports: Sequence[ModelReport]) -> list[ModelReport]:
+def ranked_models(reports: Sequence[Report]) -> list[Report]:
     """Return the models by their worst windows; a model without windows is unknown."""
     nothing: Rank = (Urgency.UNKNOWN, 0, math.inf, "")
     worst = {id(report): min((rank(one, report) for one in report.segments), default=nothing) for report in reports}
@@ -134,7 +134,7 @@ def thresholds_of(segment: SegmentReport) -> list[float]:
     return sorted(found)
 
 
-def _margin(segment: SegmentReport, report: ModelReport) -> float:
+def _margin(segment: SegmentReport, report: Report) -> float:
     """Return how far the interval's upper end lies above the highest lower threshold; without one, the estimate above the reference."""
     estimate = consensus_of(segment)
     thresholds = sorted(
@@ -210,7 +210,7 @@ class Within:
         return groups
 
 
-def within(report: ModelReport) -> Mapping[str, Within]:
+def within(report: Report) -> Mapping[str, Within]:
     """Return the parts of each window that has narrower ones, by the window's name."""
     wholes = {frozenset(one.segment): one for one in report.segments}
     fields = {frozenset(name for name, _ in one.segment) for one in report.segments}
@@ -232,7 +232,7 @@ def within(report: ModelReport) -> Mapping[str, Within]:
 _MOST_NAMED_AT_TOP = 3
 
 
-def urgencies_of(reports: Mapping[str, ModelReport], health: Health) -> list[Urgency]:
+def urgencies_of(reports: Mapping[str, Report], health: Health) -> list[Urgency]:
     """Return the urgency of every window; a model without a report counts as one unknown window."""
     known = [urgency_of(segment) for report in reports.values() for segment in report.segments]
     return [*known, *(Urgency.UNKNOWN for name in health.unevaluated if name not in reports)]
@@ -248,7 +248,7 @@ class Verdict:
     """The counts behind it, and reasons to doubt it."""
 
 
-def verdict(reports: Mapping[str, ModelReport], health: Health) -> Verdict:
+def verdict(reports: Mapping[str, Report], health: Health) -> Verdict:
     """Return the overall status: that of the worst window, and at best unknown while cpcmon is not ready."""
     urgencies = urgencies_of(reports, health)
     worst, sentence, more = min(urgencies, default=Urgency.UNKNOWN), _alerting(reports, len(urgencies)), []
@@ -266,7 +266,7 @@ def verdict(reports: Mapping[str, ModelReport], health: Health) -> Verdict:
     return Verdict(worst, sentence, " ".join(more))
 
 
-def _alerting(reports: Mapping[str, ModelReport], total: int) -> str:
+def _alerting(reports: Mapping[str, Report], total: int) -> str:
     windows = [(report, segment) for report in reports.values() for segment in report.segments]
     urgencies = {urgency_of(segment) for _, segment in windows}
     if Urgency.ALERT in urgencies:
@@ -286,7 +286,7 @@ def _alerting(reports: Mapping[str, ModelReport], total: int) -> str:
     return "No critical or warning alert." if Urgency.INFO in urgencies else "No alert."
 
 
-def _counted(reports: Mapping[str, ModelReport], urgencies: Sequence[Urgency]) -> str:
+def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str:
     evaluated = sum(consensus_of(segment) is not None for report in reports.values() for segment in report.segments)
     words = {
         Urgency.PENDING: "pending",
