@@ -36,6 +36,6 @@ def _act_on(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    build: Any = import_module("monitor.daemon.build")
-    build.RecordDecoder = _Poisoned
+    decoder: Any = import_module("monitor.records.decoder")
+    decoder.RecordDecoder = _Poisoned
     sys.exit(main())
