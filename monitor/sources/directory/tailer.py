@@ -203,16 +203,16 @@ class Tailer:
         if lines.skipped:
             data = read_fully(context.system, file, lines.skipped, checkpoint.offset)
             checkpoint = msgspec.structs.replace(
-                self._advanced(file, stat, checkpoint, data, checkpoint.non_json_lines), skipping=True
+                self._advanced(file, stat, checkpoint, data, data.count(b"\n"), checkpoint.non_json_lines),
+                skipping=True,
             )
             return context.deliver(tracked, checkpoint, counted={DirectoryEvent.BYTES_READ: len(data)})
         if checkpoint.offset < checkpoint.skip_to:
             old = data[: data.rfind(b"\n", 0, checkpoint.skip_to - checkpoint.offset) + 1]
             if old:
                 tally: dict[str, int] = {DirectoryEvent.BYTES_READ: len(old), DirectoryEvent.BYTES_SKIPPED: len(old)}
-                return context.deliver(
-                    tracked, self._advanced(file, stat, checkpoint, old, checkpoint.non_json_lines), counted=tally
-                )
+                passed = self._advanced(file, stat, checkpoint, old, old.count(b"\n"), checkpoint.non_json_lines)
+                return context.deliver(tracked, passed, counted=tally)
         head = b""
         if checkpoint.format is Format.CSV:
             head = (
@@ -235,7 +235,7 @@ class Tailer:
         tracked.block_bytes = _next_size(tracked.block_bytes, context.monotonic() - began)
         if isinstance(batch, Failure):
             return context.fail(tracked, checkpoint, stat, batch)
-        checkpoint = self._advanced(file, stat, checkpoint, data, batch.non_json_lines)
+        checkpoint = self._advanced(file, stat, checkpoint, data, batch.rows, batch.non_json_lines)
         return context.deliver(tracked, checkpoint, batch, {DirectoryEvent.BYTES_READ: len(data)})
 
     def _decoded(self, key: bytes, block: TextPiece) -> RecordBatch | Failure:
@@ -243,9 +243,9 @@ class Tailer:
         return self._context.decoded(key, block.offset, lambda: text(block), lambda: text(block))
 
     def _advanced(
-        self, file: int, stat: FileStat, checkpoint: FileCheckpoint, data: bytes, non_json_lines: int | None
+        self, file: int, stat: FileStat, checkpoint: FileCheckpoint, data: bytes, lines: int, non_json_lines: int | None
     ) -> FileCheckpoint:
-        """Return the checkpoint behind these bytes."""
+        """Return the checkpoint behind these bytes, which hold so many lines."""
         system = self._context.system
         offset = checkpoint.offset + len(data)
         head = tail = 0
@@ -264,7 +264,7 @@ class Tailer:
             crc32(data, checkpoint.checksum),
             head,
             tail,
-            checkpoint.line + data.count(b"\n"),
+            checkpoint.line + lines,
             generation=checkpoint.generation,
             non_json_lines=non_json_lines,
             skip_to=checkpoint.skip_to if offset < checkpoint.skip_to else 0,
