@@ -113,7 +113,8 @@ def _show_rejected(state: State, most: int, names: dict[str, str]) -> None:
     )
     for at, source, origin, pointer in rejected[-most:] if most > 0 else []:
         where = names.get(origin, origin)
-        print(f"  {_clock(at)}  {source}  {where}, {_place(origin, pointer)}: {pointer.reason}")
+        expected = "" if pointer.expected is None else f", expected {pointer.expected}"
+        print(f"  {_clock(at)}  {source}  {where}, {_place(origin, pointer)}: {pointer.reason}{expected}")
 
 
 def _place(origin: str, pointer: Pointer) -> str:

@@ -25,6 +25,7 @@ from monitor.records.record_batch import PointerTo, RecordBatch, bare_pointer
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordSchema, numbered
 from monitor.records.rejections import (
     DETAILS,
+    EXPECTED,
     MOST_POINTERS,
     Reason,
     RejectedRecord,
@@ -41,6 +42,7 @@ from monitor.records.vectors import (
     Singles,
     Vectors,
     check_vectors,
+    expected_of,
     explain,
     mark,
     mark_all,
@@ -48,6 +50,7 @@ from monitor.records.vectors import (
 )
 
 NOT_A_NUMBER = RejectionProblem(Reason.WRONG_TYPE, "a number", "null")
+NO_OUTPUTS = RejectionProblem(Reason.MISSING_FIELD, "the outputs of the record's model", "none in the file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,9 @@ class ModelRules:
         self.model = model
         self.times = times
         self.offline = offline
+        self.expected = {reason: expected_of(reason, model.kind) for reason in Reason}
+        """What the rules expect of a record that is rejected with a reason only."""
+        self.expected[Reason.BAD_TIMESTAMP] = times.expected
         self.recent = RecentRecords(model.kind, times, wording)
         self.tally = Tally(model.kind)
         self.labels = None if model.classes is None else LabelRules(model.classes)
@@ -399,13 +405,16 @@ class BatchBuilder:
         self, model: str, index: int, problem: Reason | RejectionProblem, block: LineBlock | None = None
     ) -> None:
         """Reject the record at an index of a block of lines, or at a row."""
-        reason = problem.reason if isinstance(problem, RejectionProblem) else problem
+        if isinstance(problem, RejectionProblem):
+            reason, expected = problem.reason, problem.expected
+        else:
+            reason, expected = problem, (self.rules[model].expected if model else EXPECTED)[problem]
         if block is None:
-            rejected = RejectedRecord(self._first + index, reason)
+            rejected = RejectedRecord(self._first + index, reason, expected=expected)
         else:
             start, end = block.bounds(index)
             number = self._first + block.first + index
-            rejected = RejectedRecord(number, reason, block.start + start, block.start + end)
+            rejected = RejectedRecord(number, reason, block.start + start, block.start + end, expected)
         self._rejections.add(model, rejected, problem)
 
     def reject_all(
@@ -485,7 +494,7 @@ class RowFiles:
         builder = BatchBuilder(where, self._rules, first, explained=self._explained)
         for model, rows in self._router.split(columns.models, columns.count):
             if isinstance(model, ModelFormat) and model.name not in columns.outputs:
-                builder.reject_all(model.name, rows.tolist(), Reason.MISSING_FIELD)
+                builder.reject_all(model.name, rows.tolist(), NO_OUTPUTS)
             elif isinstance(model, Reason):
                 builder.reject_all("", rows.tolist(), model)
             else:

@@ -168,6 +168,11 @@ class TimeRules:
     zone: tzinfo | None = None
     """The time zone of strings without one; None to reject them."""
 
+    @property
+    def expected(self) -> str:
+        """What the rules expect."""
+        return f"a time in {self.unit} since 1970, or in ISO 8601{' with a time zone' if self.zone is None else ''}"
+
     def read(self, values: Sequence[object] | None, count: int) -> tuple[Floats, Booleans]:
         """Return the times in Unix seconds, NaN where missing, and which values are invalid."""
         if values is None or (values[0] is None and values.count(None) == count):

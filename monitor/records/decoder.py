@@ -23,7 +23,7 @@ from monitor.records.messages import MessageFrames, Messages
 from monitor.records.pointers import PointerRules, RecordShape
 from monitor.records.record_batch import MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, RecordFields, RecordSchema
-from monitor.records.rejections import RejectedFile
+from monitor.records.rejections import Reason, RejectedFile
 
 
 class RecordDecoder:
@@ -72,7 +72,7 @@ class RecordDecoder:
         builder = BatchBuilder(piece.where, self.rules, piece.line, is_ascii=data.isascii(), explained=explained)
         non_json_lines, rows = piece.non_json_lines, 0
         if piece.continues:
-            builder.reject("", 0, TOO_LONG)
+            builder.reject("", 0, TOO_LONG if self._offline else Reason.LINE_TOO_LONG)
             rows = 1
         for block in line_blocks(data, skip_first=piece.continues):
             if header is None:

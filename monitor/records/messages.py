@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 
 from monitor.core.record_columns import Records
-from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules
+from monitor.records.batch_builder import NO_OUTPUTS, BatchBuilder, ColumnBlock, ModelRouter, ModelRules
 from monitor.records.columns import LATEST
-from monitor.records.formats.json_problems import DECODE_ERRORS, find, is_absent, read_line
+from monitor.records.formats.json_problems import DECODE_ERRORS, find, is_absent, read_line, shown_json
 from monitor.records.formats.jsonl import JsonLines
 from monitor.records.formats.text import BLOCK_BYTES, LineBlock, line_blocks
 from monitor.records.pointers import MessagePointers, PointerRules, Text
@@ -313,6 +313,7 @@ class MessageBatchBuilder(BatchBuilder):
 
 _NUMBER_BYTES = 4
 _ENDS = PACKED.encode() + b'"'
+_BASE64 = "float32 numbers in base64"
 
 _decode = msgspec.json.Decoder().decode
 
@@ -370,7 +371,7 @@ class PackedRecords:
             builder.reject("", number, model)
             return 1
         packed = self._unpacked(value, model)
-        if isinstance(packed, Reason):
+        if isinstance(packed, RejectionProblem):
             builder.reject(model.name, number, packed)
             return 1
         count = len(packed) // (_NUMBER_BYTES * model.width)
@@ -404,19 +405,21 @@ class PackedRecords:
             builder.add(name, columns)
         self._waiting = {}
 
-    def _unpacked(self, value: dict[str, object], model: ModelFormat) -> bytes | Reason:
+    def _unpacked(self, value: dict[str, object], model: ModelFormat) -> bytes | RejectionProblem:
         found = [find(value, path) for path in self._packed[model.name]]
         if not found or is_absent(found[0]):
-            return Reason.MISSING_FIELD
+            return NO_OUTPUTS
         if not isinstance(found[0], str):
-            return Reason.WRONG_TYPE
+            return RejectionProblem(Reason.WRONG_TYPE, _BASE64, shown_json(found[0]))
         try:
             packed = a2b_base64(found[0], strict_mode=True)
         except ValueError:
-            return Reason.BAD_BASE64
+            return RejectionProblem(Reason.BAD_BASE64, _BASE64, "another string")
         if not packed:
-            return Reason.EMPTY
-        return Reason.WRONG_K if len(packed) % (_NUMBER_BYTES * model.width) else packed
+            return RejectionProblem(Reason.EMPTY, "one number per class", "an empty string")
+        if len(packed) % (_NUMBER_BYTES * model.width):
+            return RejectionProblem(Reason.WRONG_K, f"vectors of {model.width}", f"{len(packed)} bytes")
+        return packed
 
 
 def _column(value: object, count: int) -> list[object] | None:

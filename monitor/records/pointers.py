@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from monitor.records.formats.json_problems import find, is_absent, read_line
-from monitor.records.record_batch import Pointer
+from monitor.records.record_batch import Pointer, bare_pointer
 from monitor.records.record_schema import FieldPath, RecordSchema
 from monitor.records.rejections import Reason, RejectedRecord, RejectionProblem
 from monitor.records.vectors import Indices
@@ -36,7 +36,7 @@ class LinePointers:
     def __call__(self, rejected: RejectedRecord) -> Pointer:
         """Return the pointer to a line."""
         if rejected.start < 0:
-            return Pointer(rejected.reason, rejected.number)
+            return bare_pointer(rejected)
         line = self.data[rejected.start : rejected.end]
         return Pointer(
             rejected.reason,
@@ -46,6 +46,7 @@ class LinePointers:
             blake2b(line, digest_size=_DIGEST_BYTES, key=self.hash_key).hexdigest(),
             None if self.shape is None or len(line) > _MOST_SHAPED_BYTES else self.shape.of(line),
             line[:_RAW_BYTES] if self.keep_raw else None,
+            rejected.expected,
         )
 
 
@@ -140,7 +141,14 @@ class MessagePointers:
             self._open_message(message)
         place = rejected.number - self._first
         looks = self._rules.of_record(bytes(self._texts[place]) if self._texts else self._values[message])
-        return replace(self._whole, reason=rejected.reason, number=place + 1, shape=looks.shape, raw=looks.raw)
+        return replace(
+            self._whole,
+            reason=rejected.reason,
+            number=place + 1,
+            shape=looks.shape,
+            raw=looks.raw,
+            expected=rejected.expected,
+        )
 
     def _open_message(self, message: int) -> None:
         value = self._values[message]

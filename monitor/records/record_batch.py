@@ -32,6 +32,8 @@ class Pointer:
     """Types and lengths of the configured fields, such as `probs: list[9], time: str`; no values."""
     raw: bytes | None = None
     """The line, truncated; only with `store_raw`."""
+    expected: str | None = None
+    """What the broken rule expects, as the offline commands say it: from the configuration, never from the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ PointerTo = Callable[[RejectedRecord], Pointer]
 
 def bare_pointer(rejected: RejectedRecord) -> Pointer:
     """Return the location of a record that is not a line."""
-    return Pointer(rejected.reason, rejected.number)
+    return Pointer(rejected.reason, rejected.number, expected=rejected.expected)
 
 
 class Format(StrEnum):

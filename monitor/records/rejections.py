@@ -86,6 +86,19 @@ class Reason(StrEnum):
     """A column of a packed batch has the wrong length."""
 
 
+EXPECTED: dict[Reason, str] = dict.fromkeys(Reason, "a valid record") | {
+    Reason.EMPTY: "a record",
+    Reason.WRONG_TYPE: "a string or an integer as id, and a string or a number as version",
+    Reason.MISSING_FIELD: "the name of the record's model",
+    Reason.LINE_TOO_LONG: "a shorter line",
+    Reason.TOO_LARGE: "a smaller message, or fewer records in it",
+    Reason.UNKNOWN_MODEL: "the name of a configured model",
+    Reason.BAD_SEGMENT: "segments of at most 64 ASCII letters, digits, spaces or _ . : / -",
+    Reason.BAD_BATCH: "one value for all records of the batch, or one per record",
+}
+"""What is expected of a record that is rejected with a reason only."""
+
+
 @dataclass(frozen=True, slots=True)
 class RejectionProblem:
     """A problem with a value."""
@@ -136,6 +149,8 @@ class RejectedRecord(NamedTuple):
     start: int = -1
     """Start and end of its line in the piece; negative if records are not lines."""
     end: int = -1
+    expected: str = ""
+    """See `Pointer.expected`."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.records.record_schema import ModelFormat, OutputKind
-from monitor.records.rejections import Reason, RejectionProblem, preview
+from monitor.records.rejections import EXPECTED, Reason, RejectionProblem, preview
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -125,35 +125,48 @@ def _divide(numbers: Floats, total: Floats) -> Singles:
     return probabilities
 
 
-def explain(row: Floats, reason: Reason, kind: OutputKind) -> RejectionProblem:
-    """Return the problem with a rejected row."""
+def expected_of(reason: Reason, kind: OutputKind) -> str:
+    """Return what the rule that a record breaks expects of an output kind."""
     most = {OutputKind.PERCENT: 100, OutputKind.LOGPROB: 0}.get(kind, 1)
-    whole = 100 if kind is OutputKind.PERCENT else 1
     what = {
         OutputKind.LOGITS: "logits",
         OutputKind.SCORE: "a score",
         OutputKind.PERCENT: "percentages",
         OutputKind.LOGPROB: "log-probabilities",
     }.get(kind, "probabilities")
+    match reason:
+        case Reason.NOT_FINITE:
+            return "finite numbers"
+        case Reason.OUT_OF_RANGE | Reason.ABOVE_ONE:
+            return f"{what} of at most {most}"
+        case Reason.NEGATIVE:
+            return f"{what} of at least 0"
+        case Reason.BAD_SUM:
+            of = "probabilities" if kind is OutputKind.LOGPROB else what
+            return f"{of} that sum to {100 if kind is OutputKind.PERCENT else 1}"
+        case _:
+            return EXPECTED[reason]
+
+
+def explain(row: Floats, reason: Reason, kind: OutputKind) -> RejectionProblem:
+    """Return the problem with a rejected row."""
     with np.errstate(all="ignore"):
         match reason:
             case Reason.NOT_FINITE:
                 odd = row[~np.isfinite(row)]
                 # Minus infinity is a valid log-probability.
                 odd = odd[~np.isneginf(odd)] if kind is OutputKind.LOGPROB else odd
-                return RejectionProblem(reason, "finite numbers", preview(float(odd[0])))
+                found = preview(float(odd[0]))
             case Reason.OUT_OF_RANGE:
-                return RejectionProblem(
-                    reason, f"{what} of at most {most}", preview(float(row[np.argmax(np.abs(row))]))
-                )
+                found = preview(float(row[np.argmax(np.abs(row))]))
             case Reason.NEGATIVE:
-                return RejectionProblem(reason, f"{what} of at least 0", preview(float(row.min())))
+                found = preview(float(row.min()))
             case Reason.ABOVE_ONE:
-                return RejectionProblem(reason, f"{what} of at most {most}", preview(float(row.max())))
+                found = preview(float(row.max()))
             case _:
                 total = float((np.exp(row) if kind is OutputKind.LOGPROB else row).sum())
-                of = "probabilities" if kind is OutputKind.LOGPROB else what
-                return RejectionProblem(reason, f"{of} that sum to {whole}", f"a sum of {preview(total)}")
+                found = f"a sum of {preview(total)}"
+    return RejectionProblem(reason, expected_of(reason, kind), found)
 
 
 Vector = list[float] | dict[str, float]

@@ -262,6 +262,7 @@ def rejects_document(site: Site, _query: Mapping[str, str]) -> bytes | None:
             "length": pointer.length,
             "digest": pointer.digest,
             "shape": pointer.shape,
+            "expected": pointer.expected,
         }
         for at, source, origin, pointer in rejects.latest
     ]

@@ -154,7 +154,7 @@ def test_state_shows_file_names_only_with_the_inbox(place: Path, cpcmon: Callabl
     assert "density site=A: 6 records in 1 chunks" in shown.out
     assert "12  records_total inbox density" in shown.out
     assert "line or row 13 (byte" in shown.out
-    assert "bad_json" in shown.out
+    assert ": bad_json, expected a JSON object\n" in shown.out
     for text in (watched.out, watched.err, shown.out, shown.err):
         assert "ZZPATIENT" not in text
     for file in (place / "state").iterdir():

@@ -223,3 +223,4 @@ def test_messages_are_not_quoted(name: str, value: Any) -> None:
             decoded = receive(one, one)
             shown = [repr(decoded), *(repr(model.fields["site"].values) for model in decoded.models.values())]
             assert CANARY not in "".join(shown)
+            assert all(pointer.expected for pointer in decoded.pointers)

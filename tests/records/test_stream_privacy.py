@@ -52,6 +52,7 @@ CSV_HEADERS = [
 
 def _everything(decoded: RecordBatch) -> str:
     """Return all text of a batch: its repr, and the values of its columns."""
+    assert all(pointer.expected for pointer in decoded.pointers)
     words = [repr(decoded)]
     for one in decoded.models.values():
         columns = [*one.fields.values(), *([one.versions] if one.versions else [])]

@@ -50,7 +50,7 @@ def _site(evil: str) -> Site:
         waits=[f"{evil}3 has not been evaluated yet", evil],
         sources=lambda: [SourceView(SourceStatus(evil, evil, waits), rejected=3) for waits in (evil, None)],
         rejects=lambda: Rejects(
-            {(evil, evil): 3}, [(NOW, evil, evil, Pointer(Reason.BAD_SUM, 1, digest=evil, shape=evil))]
+            {(evil, evil): 3}, [(NOW, evil, evil, Pointer(Reason.BAD_SUM, 1, digest=evil, shape=evil, expected=evil))]
         ),
         settings=lambda: [Setting("models[0].name", evil, 1), Setting(evil, evil, None), Setting(f"m.{evil}", evil, 2)],
         realised=lambda _: [Realised(NOW, f"site={evil}", 10, 7)],

@@ -30,7 +30,9 @@ from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW
 from tests.web.sample_site import CLASSES, sample_reference, sample_site
 
-LINE = (NOW - 90.0, "inbox", "file#3fa2c81b", Pointer(Reason.BAD_SUM, 1017, 123_456, 210, "9f86d081", "probs: list[4]"))
+SUM = "probabilities that sum to 1"
+POINTER = Pointer(Reason.BAD_SUM, 1017, 123_456, 210, "9f86d081", "probs: list[4]", expected=SUM)
+LINE = (NOW - 90.0, "inbox", "file#3fa2c81b", POINTER)
 MESSAGE = (NOW - 5.0, "topic", "predictions/3", Pointer(Reason.BAD_JSON, 1, 77, 12))
 
 
@@ -60,8 +62,8 @@ def test_pointers_to_the_latest_records() -> None:
     page = Reader(text_of(rejects_page, site_of(rejects=lambda: Rejects({}, [MESSAGE, LINE]))))
     message, line = page.rows[-2:]
     assert line == [
-        "2025-11-16 13:31:50 UTC 1 minute ago", "inbox", "file#3fa2c81b", "bad_sum", "1017", "123456", "210",
-        "9f86d081", "probs: list[4]",
+        "2025-11-16 13:31:50 UTC 1 minute ago", "inbox", "file#3fa2c81b", f"bad_sum expected {SUM}",
+        "1017", "123456", "210", "9f86d081", "probs: list[4]",
     ]  # fmt: skip
     assert message[2:] == ["predictions/3", "bad_json", "1", "77", "12", "none", "none"]
 

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules, take_classes
+from monitor.records.batch_builder import (
+    NO_OUTPUTS,
+    BatchBuilder,
+    ColumnBlock,
+    ModelRouter,
+    ModelRules,
+    take_classes,
+)
 from monitor.records.columns import Values
 from monitor.records.formats.json_problems import load, problem_of_output
 from monitor.records.formats.text import (
@@ -181,11 +188,10 @@ class CsvLines:
         names = _column(rows, header, self._schema.fields.model)
         for model, places in self._router.split(names, len(rows)):
             some = [rows[place] for place in places.tolist()]
-            if isinstance(model, ModelFormat) and self._absent(model, header):
-                model = Reason.MISSING_FIELD  # noqa: PLW2901
-            if isinstance(model, Reason):
+            problem = model if isinstance(model, Reason) else NO_OUTPUTS
+            if isinstance(model, Reason) or self._absent(model, header):
                 for place, _ in some:
-                    builder.reject("", place, model, block)
+                    builder.reject("", place, problem, block)
             else:
                 self._add_records(model, some, header, block, builder)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
 
@@ -118,7 +119,7 @@ class LineDiagnosis(NamedTuple):
 
     model: str
     """Empty if unknown."""
-    problem: RejectionProblem
+    problem: RejectionProblem | Reason
     is_object: bool
     """Whether the line is a JSON object."""
 
@@ -131,15 +132,20 @@ class LineDiagnostics:
         self._schema = schema
         self._single = schema.single_paths()
         self._outputs = {model.name: schema.output_paths(model) for model in schema.models}
+        self._no_outputs = {name: _missing(paths[0]) for name, paths in self._outputs.items() if paths}
         self._segments = {model.name: schema.segment_paths(model) for model in schema.models}
 
     def diagnosis(self, line: bytes) -> LineDiagnosis:
         """Return why a line is rejected."""
         if self._schema.from_file:
             return self._full_diagnosis(line)
-        found = self._quick_diagnosis(line) or self._full_diagnosis(line)
-        # Only the offline commands show explanations; without them, more lines have the same diagnosis.
-        return LineDiagnosis(found.model, _UNEXPLAINED[found.problem.reason], found.is_object)
+        if (quick := self._quick_diagnosis(line)) is not None:
+            return quick
+        model, problem, is_object = self._full_diagnosis(line)
+        if isinstance(problem, RejectionProblem):
+            # Only the offline commands show what was found; without it, more lines have the same diagnosis.
+            problem = _without_found(problem.reason, problem.expected)
+        return LineDiagnosis(model, problem, is_object)
 
     def _quick_diagnosis(self, line: bytes) -> LineDiagnosis | None:
         """Return the diagnosis of an object with a missing field; None if it needs the full diagnosis."""
@@ -153,10 +159,10 @@ class LineDiagnostics:
             return None
         model = self._model(value)
         if isinstance(model, Reason):
-            return LineDiagnosis("", _UNEXPLAINED[model], is_object=True)
+            return LineDiagnosis("", model, is_object=True)
         # Fields in the order of the full diagnosis.
         if is_absent(find(value, self._outputs[model.name][0])):
-            return LineDiagnosis(model.name, _UNEXPLAINED[Reason.MISSING_FIELD], is_object=True)
+            return LineDiagnosis(model.name, self._no_outputs[model.name], is_object=True)
         return None
 
     def _full_diagnosis(self, line: bytes) -> LineDiagnosis:
@@ -168,7 +174,7 @@ class LineDiagnostics:
             return LineDiagnosis("", problem, is_object=False)
         model = self._model(value)
         if isinstance(model, Reason):
-            return LineDiagnosis("", _UNEXPLAINED[model], is_object=True)
+            return LineDiagnosis("", model, is_object=True)
         return LineDiagnosis(model.name, self._problem(value, model), is_object=True)
 
     def _model(self, record: dict[str, object]) -> ModelFormat | Reason:
@@ -178,21 +184,21 @@ class LineDiagnostics:
         path = self._single.get(name)
         return None if path is None or is_absent(value := find(record, path)) else value
 
-    def _problem(self, record: dict[str, object], model: ModelFormat) -> RejectionProblem:
+    def _problem(self, record: dict[str, object], model: ModelFormat) -> RejectionProblem | Reason:
         if (problem := self._problem_of_outputs(record, model)) is not None:
             return problem
         if (problem := self._problem_of_label(record) or self._problem_of_vector(record, model)) is not None:
             return problem
         time = self._optional(record, "time")
         if time is not None and not _may_be_time(time):
-            return _UNEXPLAINED[Reason.BAD_TIMESTAMP]
+            return Reason.BAD_TIMESTAMP
         for path in self._segments[model.name]:
             if text_of(None if is_absent(value := find(record, path)) else value) is None:
-                return _UNEXPLAINED[Reason.BAD_SEGMENT]
+                return Reason.BAD_SEGMENT
         for name, floats in (("id", False), ("version", True)):
             value = self._optional(record, name)
             if text_of(value, floats=floats) is None:
-                return _UNEXPLAINED[Reason.OUT_OF_RANGE if value is HUGE else Reason.WRONG_TYPE]
+                return _HUGE_TEXT if value is HUGE else Reason.WRONG_TYPE
         # The typed decoder is stricter: it rejects NaN and Infinity in unused fields.
         return RejectionProblem(Reason.BAD_JSON, "a JSON object", "one with a NaN or Infinity in another field")
 
@@ -204,7 +210,7 @@ class LineDiagnostics:
         for path in self._outputs[model.name]:
             value = find(record, path)
             if is_absent(value):
-                return _missing(path, record)
+                return _missing(path, _fields(record))
             is_vector = self._schema.fields.class_columns is None
             problem = problem_of_output(value, model.kind) if is_vector else problem_of_number(value)
             if problem is not None:
@@ -215,7 +221,7 @@ class LineDiagnostics:
         if (path := self._single.get("label")) is None:
             return None
         value = find(record, path)
-        return _missing(path, record) if is_absent(value) else problem_of_label(value)
+        return _missing(path, _fields(record)) if is_absent(value) else problem_of_label(value)
 
     def _problem_of_vector(self, record: dict[str, object], model: ModelFormat) -> RejectionProblem | None:
         """Return the problem with the classes or the length of a vector."""
@@ -228,7 +234,7 @@ class LineDiagnostics:
         return model.problem_of_length(len(value)) if isinstance(value, list) else None
 
 
-_UNEXPLAINED = {reason: RejectionProblem(reason, "a valid record", "another") for reason in Reason}
+_HUGE_TEXT = RejectionProblem(Reason.OUT_OF_RANGE, "a string or a smaller number", "a huge integer")
 
 
 def columns_of(schema: RecordSchema, record: dict[str, object]) -> RecordSchema | RejectionProblem:
@@ -238,8 +244,14 @@ def columns_of(schema: RecordSchema, record: dict[str, object]) -> RecordSchema 
     return schema.with_columns(tuple(inside) if isinstance(inside, dict) else (), prefix)
 
 
-def _missing(path: FieldPath, record: dict[str, object]) -> RejectionProblem:
-    return RejectionProblem(Reason.MISSING_FIELD, f"a field {join_path(path)!r}", _fields(record))
+@lru_cache(1_024)
+def _without_found(reason: Reason, expected: str) -> RejectionProblem:
+    # Cached, since equal objects compare faster if they are the same.
+    return RejectionProblem(reason, expected, "")
+
+
+def _missing(path: FieldPath, found: str = "") -> RejectionProblem:
+    return RejectionProblem(Reason.MISSING_FIELD, f"a field {join_path(path)!r}", found)
 
 
 def read_line(line: bytes) -> object | RejectionProblem:

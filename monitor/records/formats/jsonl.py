@@ -289,7 +289,7 @@ class JsonLines:
         matrix: Floats | Vectors | None = matrix_at_once(model, outputs)
         rows: list[int] | None = None
         if matrix is None:
-            rejected: dict[RejectionProblem, list[int]] = {}
+            rejected: dict[RejectionProblem | Reason, list[int]] = {}
 
             def reject(row: int, problem: RejectionProblem | None) -> None:
                 place = int(numbers[row])

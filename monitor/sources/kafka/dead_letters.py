@@ -118,6 +118,7 @@ def letters(
             "length": pointer.length,
             "digest": pointer.digest,
             "shape": pointer.shape,
+            "expected": pointer.expected,
         }
         value = msgspec.json.encode(about)
         if values is not None:

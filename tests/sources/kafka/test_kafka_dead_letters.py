@@ -42,6 +42,7 @@ def test_dead_letters_have_no_content(kafka: Topics, join: Join) -> None:
     about = json.loads(first.value())
     assert (about["topic"], about["partition"], about["offset"], about["reason"]) == (topic, 0, 1, "bad_json")
     assert dict(first.headers())["cpcmon.reason"] == b"bad_json"
+    assert dict(first.headers())["cpcmon.expected"] == b"a JSON object"
     assert b"SECRET" not in first.value() + second.value() + repr([first.headers(), second.headers()]).encode()
     member.until(lambda: member.counted["dead_letters_sent"] == 2, "letters to be counted")
 
