@@ -18,12 +18,7 @@ FORMATS = "JSONL, CSV with a header, NPZ, NPY; Parquet and Arrow with the extra 
 def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
     """Add the options for reading a file."""
     group = parser.add_argument_group("input format", f"Formats: {FORMATS}, chosen by the file name's extension.")
-    group.add_argument(
-        "--kind",
-        choices=[kind.value for kind in OutputKind],
-        default=OutputKind.PROBS.value,
-        help="type of the model output (default: probs)",
-    )
+    add_kind_option(group)
     group.add_argument(
         "--vector-field",
         metavar="NAME",
@@ -44,6 +39,16 @@ def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
             help="comma-separated class names in vector order (default: numbers)",
         )
     group.add_argument("--skip-bad", action="store_true", help="skip bad records and report their number")
+
+
+def add_kind_option(group: argparse._ActionsContainer) -> None:
+    """Add --kind."""
+    group.add_argument(
+        "--kind",
+        choices=[kind.value for kind in OutputKind],
+        default=OutputKind.PROBS.value,
+        help="type of the model output (default: probs)",
+    )
 
 
 def add_minimum_option(group: argparse._ActionsContainer) -> None:

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from monitor.cli.inputs import add_minimum_option, check_minimum
+from monitor.cli.inputs import add_kind_option, add_minimum_option, check_minimum
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import progress_bar
 from monitor.config.config import Config, ModelConfig, SourceConfig, Storage
@@ -81,12 +81,7 @@ examples:
 
 def _add_input_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("record format")
-    group.add_argument(
-        "--kind",
-        choices=[kind.value for kind in OutputKind],
-        default=OutputKind.PROBS.value,
-        help="type of the model output (default: probs)",
-    )
+    add_kind_option(group)
     group.add_argument(
         "--field", action="append", default=[], metavar="NAME=PATH",
         help=f"path of a field, as in probs=prediction.scores; {', '.join(_FIELDS)}, or a field of --segment-by",

@@ -265,6 +265,17 @@ class SourceContext:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class EventMetric:
+    """A counter of some events of a source, beside `cpcmon_source_events_total`."""
+
+    name: str
+    help: str
+    events: Mapping[str, str]
+    """Event names by the value of the label; a metric without a label has one event, under the empty string."""
+    label: str | None = None
+
+
 class SourceOptions(ABC):
     """A type of source: the frozen dataclass of its settings. Its module imports no slow library."""
 
@@ -274,6 +285,8 @@ class SourceOptions(ABC):
     """`type` in the configuration."""
     EVENTS: ClassVar[type[StrEnum]]
     """The names in `Delivery.counted`. Public: they become label values."""
+    METRICS: ClassVar[Sequence[EventMetric]] = ()
+    """Its own metrics."""
     sharded: ClassVar[bool] = False
     """Whether its records come in shards that may be assigned to other processes."""
 

@@ -12,8 +12,6 @@ from monitor.core.alerts import AlertType, kind_label
 from monitor.evaluation.schedule import longest_gap_seconds
 from monitor.records.rejections import Reason
 from monitor.sources.base import ShardStatus, SourceStatus
-from monitor.sources.kafka.consumer import FailureKind
-from monitor.sources.kafka.kafka_options import KafkaEvent
 from monitor.sources.registry import SOURCE_TYPES
 from monitor.state.commit_plan import Counters
 
@@ -23,7 +21,6 @@ MAX_PARTITIONS = 100
 """A source with more shows those with the largest lag: it limits the size of the page. Sums are over all."""
 
 _CODE_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
-_LOST = {"retention": KafkaEvent.RECORDS_LOST, "unreadable": KafkaEvent.OFFSETS_UNREADABLE}
 _FIXED: Mapping[str, tuple[str, ...]] = {"reason": tuple(Reason), "from": ("backup", "empty")}
 """Labels with a fixed set of values: each is exported as 0 before its first event."""
 
@@ -117,8 +114,8 @@ class FactsCollector:
         if members:
             yield from _kafka_members(members)
             yield from _kafka_partitions(members)
-            if facts.counters is not None:
-                yield from _kafka_counters(members, facts.counters)
+        if facts.counters is not None:
+            yield from _source_metrics(facts.sources, facts.counters)
         yield from _http(facts.http)
         if facts.webhook is not None:
             yield from _webhook(facts.webhook)
@@ -235,24 +232,17 @@ def _kafka_partitions(members: Mapping[str, ShardStatus]) -> Iterator[Metric]:
     yield from (records, seconds)
 
 
-def _kafka_counters(members: Mapping[str, ShardStatus], counters: Counters) -> Iterator[Metric]:
-    def of(source: str, event: KafkaEvent) -> int:
-        return counters.source_events[source, event]
-
-    stalled = "Times that a partition with unread messages made no progress."
-    unreadable = "Offsets that could not be read, an upper limit of the lost messages."
-    rebalances = _counter("cpcmon_kafka_rebalances", "Rebalances that this process took part in.", "source")
-    stalls = _counter("cpcmon_kafka_stalls", stalled, "source")
-    errors = _counter("cpcmon_kafka_poll_errors", "Errors of the cluster or the connection to it.", "source", "type")
-    lost = _counter("cpcmon_kafka_records_lost", unreadable, "source", "reason")
-    for name in members:
-        rebalances.add_metric([name], of(name, KafkaEvent.REBALANCES))
-        stalls.add_metric([name], of(name, KafkaEvent.STALLS))
-        for kind in FailureKind:
-            errors.add_metric([name, kind], of(name, kind.counted))
-        for reason, event in _LOST.items():
-            lost.add_metric([name, reason], of(name, event))
-    yield from (rebalances, stalls, errors, lost)
+def _source_metrics(sources: Mapping[str, SourceStatus], counters: Counters) -> Iterator[Metric]:
+    """Yield the metrics that a type of source brings along."""
+    for type_ in SOURCE_TYPES.values():
+        names = [name for name, source in sources.items() if source.type_name == type_.type_name]
+        for metric in type_.METRICS if names else ():
+            family = _counter(metric.name, metric.help, "source", *(() if metric.label is None else (metric.label,)))
+            for name in names:
+                for value, event in metric.events.items():
+                    labels = [name] if metric.label is None else [name, value]
+                    family.add_metric(labels, counters.source_events[name, event])
+            yield family
 
 
 def _http(http: HttpFacts) -> Iterator[Metric]:

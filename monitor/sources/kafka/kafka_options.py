@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 from monitor.errors import Problem, UsageError
 from monitor.records.record_batch import MAX_MESSAGE_BYTES
 from monitor.settings.section import Section
-from monitor.sources.base import NumberBounds, Source, SourceContext, SourceOptions, check_bounds
+from monitor.sources.base import EventMetric, NumberBounds, Source, SourceContext, SourceOptions, check_bounds
 
 NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 """The names of topics and instances."""
@@ -84,6 +84,29 @@ class KafkaEvent(StrEnum):
     """The compression of the messages is not supported."""
     ERRORS_OTHER = "errors_other"
     """Any other error of the cluster or the client library, mostly transient."""
+
+
+_ERRORS = "errors_"
+_METRICS = (
+    EventMetric("cpcmon_kafka_rebalances", "Rebalances that this process took part in.", {"": KafkaEvent.REBALANCES}),
+    EventMetric(
+        "cpcmon_kafka_stalls",
+        "Times that a partition with unread messages made no progress.",
+        {"": KafkaEvent.STALLS},
+    ),
+    EventMetric(
+        "cpcmon_kafka_poll_errors",
+        "Errors of the cluster or the connection to it.",
+        {event.removeprefix(_ERRORS): event for event in KafkaEvent if event.startswith(_ERRORS)},
+        "type",
+    ),
+    EventMetric(
+        "cpcmon_kafka_records_lost",
+        "Offsets that could not be read, an upper limit of the lost messages.",
+        {"retention": KafkaEvent.RECORDS_LOST, "unreadable": KafkaEvent.OFFSETS_UNREADABLE},
+        "reason",
+    ),
+)
 
 
 class Start(StrEnum):
@@ -182,6 +205,7 @@ class KafkaOptions(SourceOptions):
 
     type_name: ClassVar[str] = "kafka"
     EVENTS: ClassVar[type[StrEnum]] = KafkaEvent
+    METRICS: ClassVar[Sequence[EventMetric]] = _METRICS
     sharded: ClassVar[bool] = True
 
     brokers: tuple[str, ...]
