@@ -49,7 +49,9 @@ class Parser(argparse.ArgumentParser):
         try:
             return super().parse_known_args(args, namespace)
         except argparse.ArgumentError as error:
-            self.error(f"{error.argument_name}: {_reworded(error.message)}")
+            # Without a name since Python 3.12: missing arguments, ambiguous options.
+            named = error.argument_name is not None
+            self.error(f"{error.argument_name}: {_reworded(error.message)}" if named else error.message)
 
     def error(self, message: str) -> NoReturn:
         """Print the error and exit with 2."""

@@ -187,7 +187,7 @@ class Daemon:
     def _check(self) -> None:
         if self._status.runner is not None:
             self._status.runner.check_clocks()
-        if not self._status.health().unhealthy:
+        if not self._status.unhealthy():
             self._notifier.watchdog()
         line = self._status.line()
         if line != self._last_status_line:

@@ -38,11 +38,15 @@ class DaemonStatus:
     """By model; None for a model without one."""
     realised: RealisedFiles = field(default_factory=RealisedFiles)
 
+    def unhealthy(self) -> list[str]:
+        """Return the problems that need a restart. Takes no lock that a stuck loop may hold."""
+        stuck = self.watchdog.stuck(self.clock().running)
+        return [f"{loop} has made no progress for {seconds:.0f} seconds" for loop, seconds in stuck.items()]
+
     def health(self) -> Health:
-        """Return the health, in sentences for people. The only place that writes them."""
+        """Return the health, in sentences for people."""
         at, runner = self.clock(), self.runner
-        stuck = self.watchdog.stuck(at.running)
-        unhealthy = [f"{loop} has made no progress for {seconds:.0f} seconds" for loop, seconds in stuck.items()]
+        unhealthy = self.unhealthy()
         notices = []
         if at.ahead:
             which, minutes = "ahead of" if at.ahead > 0.0 else "behind", CONFIRMED_SECONDS / 60.0
@@ -85,6 +89,7 @@ class DaemonStatus:
             reports=self.sinks.reports,
             now=lambda: self.clock().now,
             version=version("cpcmon"),
+            unhealthy=self.unhealthy,
             health=self.health,
             evaluation_seconds=lambda: [
                 one.evaluate.seconds for one in self.config.models if isinstance(one.evaluate, Every)

@@ -174,8 +174,9 @@ class IngestView:
         return self._writer.last_commit_at
 
     def sources(self) -> list[SourceStatus]:
-        """Return the status of each source."""
-        return [source.status() for source in self._sources]
+        """Return the status of each source, with its lag as of the last committed poll."""
+        lags = self._backlog.lags()
+        return [replace(one, lag=lags.get(one.name, one.lag)) for one in (source.status() for source in self._sources)]
 
     def lags(self) -> Mapping[str, Lag]:
         """Return the lag of each source."""

@@ -56,6 +56,8 @@ class Site:
     reports: Callable[[], Mapping[str, Report]]
     now: Callable[[], float]
     version: str
+    unhealthy: Callable[[], Sequence[str]] = tuple
+    """Problems that only a restart can fix; answers while everything else hangs."""
     health: Callable[[], Health] = Health
     evaluation_seconds: Callable[[], Sequence[float]] = lambda: ()
     """The configured evaluation intervals."""

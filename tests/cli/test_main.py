@@ -1,5 +1,6 @@
 """The command line: version, exit codes, imports, interruption."""
 
+import argparse
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from monitor.cli.parser import Parser
 from tests.cli.conftest import NAMES, Example
 from tests.conftest import Ran
 
@@ -26,6 +28,20 @@ def test_the_version_is_that_of_the_distribution(cpcmon: Callable[..., Ran]) -> 
 @pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["estimate"], ["estimate", "--output", "xml"]])
 def test_usage_errors_exit_2(cpcmon: Callable[..., Ran], arguments: list[str]) -> None:
     assert cpcmon(*arguments).code == 2
+
+
+def test_an_error_without_an_argument_names_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Newer versions of argparse raise it for missing arguments."""
+
+    def missing(*_: object) -> None:
+        raise argparse.ArgumentError(None, "the following arguments are required: --input")
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", missing)
+    with pytest.raises(SystemExit, match="2"):
+        Parser(prog="cpcmon calibrate").parse_known_args([])
+    assert capsys.readouterr().err.startswith("cpcmon calibrate: expected --input, found none\n")
 
 
 def test_python_m_monitor_is_the_same_command() -> None:

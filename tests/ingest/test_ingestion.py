@@ -112,6 +112,17 @@ def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypat
     process.kill()
 
 
+def test_the_lag_is_that_of_the_last_committed_poll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll that could not be committed is read again, so its records still count as unread."""
+    process = Process(tmp_path, [line(0)])
+    unread, read = (SourceStatus("lines", "fake", lag=Lag(bytes=size)) for size in (2_000, 0))
+    monkeypatch.setattr(process.source, "status", lambda: unread)
+    process.tick()
+    monkeypatch.setattr(process.source, "status", lambda: read)
+    assert [one.lag.bytes for one in process.ingestion.view.sources()] == [2_000]
+    process.kill()
+
+
 def test_a_pause_ends_even_without_new_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The uncommitted file was deleted meanwhile."""
     lines = [line(0)]

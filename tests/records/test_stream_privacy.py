@@ -140,3 +140,11 @@ ROWS = np.array([GOOD, GOOD])
 def test_columns_and_their_names_are_not_quoted(content: bytes, format_: Format) -> None:
     """Column names of a file may have content; those of the configuration are shown."""
     assert CANARY[:6] not in _output(stream(), content, format_)
+
+
+def test_the_time_zone_of_a_parquet_column_is_not_shown() -> None:
+    """It may be any text."""
+    zoned = pa.array([0], pa.timestamp("us", tz=CANARY))
+    with pytest.raises(CpcmonError) as rejected:
+        decode_file(table({"probs": [GOOD], "site": zoned}), Format.PARQUET)
+    assert "found timestamp (bad_segment)" in str(rejected.value)

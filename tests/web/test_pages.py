@@ -28,6 +28,7 @@ class Daemon:
         """Return its pages."""
         site = Site(
             reports=three_models,
+            unhealthy=lambda: self.unhealthy,
             health=lambda: Health(self.unhealthy, self.waits),
             now=lambda: NOW,
             version="1.2.3",
@@ -65,6 +66,18 @@ def test_health_and_readiness_report_problems(serve: Serve) -> None:
     daemon.unhealthy, daemon.waits = ["the scheduler is stopped"], []
     assert client.ask("/-/healthy").status == 503
     assert client.ask("/-/ready").status == 200
+
+
+def test_the_liveness_probe_asks_for_nothing_that_may_hang(serve: Serve) -> None:
+    """A stuck evaluation holds locks that the rest of the health needs."""
+
+    def hangs() -> Health:
+        raise AssertionError
+
+    stuck = ["evaluation has made no progress for 400 seconds"]
+    site = Site(reports=three_models, now=lambda: NOW, version="1.2.3", unhealthy=lambda: stuck, health=hangs)
+    answer = serve(standard_pages(site, metrics=bytes, reload=None, status=bytes)).ask("/-/healthy")
+    assert (answer.status, answer.body) == (503, b"evaluation has made no progress for 400 seconds\n")
 
 
 def test_reload_over_http_only_when_enabled(serve: Serve) -> None:

@@ -3,6 +3,7 @@
 Pyarrow is an optional extra and imported on use.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -375,8 +376,8 @@ class ArrowColumns:
 
 
 def _type_name(kind: Any) -> str:  # noqa: ANN401
-    # Truncated: a struct type contains field names.
-    return "none" if kind is None else str(kind).partition("<")[0][:40]
+    # Truncated: a struct type contains field names, a timestamp any text as its time zone.
+    return "none" if kind is None else re.split(r"[<\[]", str(kind), maxsplit=1)[0][:40]
 
 
 def vectors_in(column: Any) -> tuple[Floats, Indices, Booleans]:  # noqa: ANN401

@@ -114,7 +114,7 @@ def standard_pages(
             path: Page(_html_page(site, CachedPage(page) if path in _CACHED else page)) for path, page in _PAGES.items()
         },
         "/metrics": Page(lambda _: Response(metrics(), METRICS)),
-        "/-/healthy": Page(_problems_page(lambda: site.health().unhealthy, "cpcmon is healthy.")),
+        "/-/healthy": Page(_problems_page(site.unhealthy, "cpcmon is healthy.")),
         "/-/ready": Page(_problems_page(lambda: site.health().not_ready, "cpcmon is ready.")),
         "/-/reload": _reload_page(reload),
         "/api/v1/status": Page(lambda _: Response(status(), JSON)),
