@@ -136,6 +136,8 @@ class RecordFields:
     """The time zone of times without one, such as `Europe/Oslo`; None to reject them."""
     label: str | None = None
     """The true class; only the offline commands read it."""
+    any_name: bool = False
+    """Whether a text that is not a path, such as `.pred`, is the name of one field; only for the offline commands."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for invalid fields."""
@@ -143,9 +145,9 @@ class RecordFields:
             self._check_class_columns(self.class_columns)
         for name in ("probs", *SINGLE_FIELDS):
             if (text := getattr(self, name)) is not None:
-                split_path(text, f"fields.{name}")
+                self.split(text, f"fields.{name}")
         for name, text in self.segments.items():
-            split_path(text, f"fields.segments.{name}")
+            self.split(text, f"fields.segments.{name}")
         if self.time_unit not in set(TimeUnit):
             raise UsageError(Problem("fields.time_unit", f"one of {', '.join(TimeUnit)}", repr(self.time_unit)))
         self.zone()
@@ -174,10 +176,19 @@ class RecordFields:
         columns = self.class_columns
         return columns[0][:-1] if columns and len(columns) == 1 and columns[0].endswith("*") else None
 
+    def split(self, text: str, where: str) -> FieldPath:
+        """Return the path that a text means; raises UsageError."""
+        try:
+            return split_path(text, where)
+        except UsageError:
+            if not self.any_name:
+                raise
+            return (text,)
+
     def path(self, name: str) -> FieldPath | None:
         """Return the path of one of SINGLE_FIELDS; None if it is not read."""
         text = getattr(self, name)
-        return None if text is None else split_path(text, f"fields.{name}")
+        return None if text is None else self.split(text, f"fields.{name}")
 
     def segment(self, name: str) -> str:
         """Return the field of a segment."""
@@ -186,7 +197,7 @@ class RecordFields:
     def segment_path(self, name: str) -> FieldPath:
         """Return the path of a segment field; without a configured path, a dot is part of the name."""
         text = self.segments.get(name)
-        return (name,) if text is None else split_path(text, f"fields.segments.{name}")
+        return (name,) if text is None else self.split(text, f"fields.segments.{name}")
 
 
 SINGLE_FIELDS = ("model", "version", "id", "time", "predicted", "label")
@@ -250,7 +261,7 @@ class RecordSchema:
             return self.columns
         if fields.class_columns is None:
             default = str(model.kind) if model.kind in {OutputKind.LOGITS, OutputKind.SCORE} else "probs"
-            return (fields.probs or default,)
+            return (default if fields.probs is None else fields.probs,)
         prefix = fields.prefix
         return fields.class_columns if prefix is None else tuple(prefix + name for name in model.classes or ())
 
@@ -258,7 +269,7 @@ class RecordSchema:
         """Return the paths of a model's outputs."""
         where = "fields.probs" if self.fields.class_columns is None else "fields.class_columns"
         if self.fields.prefix is None:
-            return tuple(split_path(text, where) for text in self.outputs(model))
+            return tuple(self.fields.split(text, where) for text in self.outputs(model))
         # A dot in a class name does not nest.
         above, prefix = self.prefix_path()
         if self.columns is not None:
@@ -267,7 +278,7 @@ class RecordSchema:
 
     def prefix_path(self) -> tuple[FieldPath, str]:
         """Return the path of the object with the class columns, and their prefix in it."""
-        *above, last = split_path(f"{self.fields.prefix}*", "fields.class_columns")
+        *above, last = self.fields.split(f"{self.fields.prefix}*", "fields.class_columns")
         return tuple(above), last[:-1]
 
     def single_paths(self) -> dict[str, FieldPath]:

@@ -175,3 +175,29 @@ def test_a_file_that_would_fill_the_memory_is_rejected(tmp_path: Path, monkeypat
     for suffix in SUFFIXES:
         with pytest.raises(InvalidInput, match=r"expected at most 100 numbers, found more \(too_large\)"):
             read_file(write_records(tmp_path, suffix, VECTORS.tolist()), offline_schema())
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".jsonl", ".parquet"])
+def test_names_may_start_or_end_with_a_dot_offline(suffix: str, tmp_path: Path) -> None:
+    """Such a text is not a path, so that it is the name of one column."""
+    path = tmp_path / f"a{suffix}"
+    columns = {".pred_cat": [0.7, 0.2], ".pred_dog": [0.3, 0.8], "truth.": [0, 1]}
+    records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    match suffix:
+        case ".csv":
+            rows = [",".join(map(str, row)) for row in (columns, *(record.values() for record in records))]
+            path.write_text("".join(f"{row}\n" for row in rows))
+        case ".npz":
+            arrays: dict[str, Any] = {name: np.array(column) for name, column in columns.items()}
+            np.savez(path, **arrays)
+        case ".jsonl":
+            path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        case _:
+            write_table(path, columns)
+    for class_columns in ((".pred_*",), (".pred_cat", ".pred_dog")):
+        decoded = read_file(path, offline_schema(class_columns=class_columns, label_field="truth."))
+        np.testing.assert_allclose(decoded.records.vectors, [[0.7, 0.3], [0.2, 0.8]], rtol=1e-6)
+        assert decoded.records.labels is not None
+        assert decoded.records.labels.tolist() == [0, 1]
+    scores = read_file(path, offline_schema(OutputKind.SCORE, ".pred_dog", label_field="truth."))
+    np.testing.assert_allclose(scores.records.vectors, [[0.7, 0.3], [0.2, 0.8]], rtol=1e-6)
