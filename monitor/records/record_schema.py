@@ -290,10 +290,15 @@ class RecordSchema:
         """Return the paths of a model's segment fields."""
         return tuple(map(self.fields.segment_path, model.segment_fields))
 
-    def with_columns(self, names: Sequence[str], prefix: str) -> "RecordSchema | RejectionProblem":
-        """Return the schema with the class columns among the column names of a file."""
+    def with_columns(self, names: Sequence[str], above: FieldPath | None = None) -> "RecordSchema | RejectionProblem":
+        """Return the schema with the class columns among the names of a flat file, or of the object at the path `above`."""
         (model,) = self.models
-        matching = tuple(name for name in names if name.startswith(prefix) and name != self.fields.label)
+        if above is None:
+            prefix, label = self.fields.prefix or "", self.fields.label
+        else:
+            prefix, path = self.prefix_path()[1], self.fields.path("label")
+            label = path[-1] if path is not None and path[:-1] == above else None
+        matching = tuple(name for name in names if name.startswith(prefix) and name != label)
         if not 2 <= len(matching) <= MAX_CLASSES:
             found = f"{len(matching)} among {len(names)} columns"
             return RejectionProblem(Reason.MISSING_FIELD, f"2 to {MAX_CLASSES:,} columns named {prefix}…", found)

@@ -239,9 +239,9 @@ _HUGE_TEXT = RejectionProblem(Reason.OUT_OF_RANGE, "a string or a smaller number
 
 def columns_of(schema: RecordSchema, record: dict[str, object]) -> RecordSchema | RejectionProblem:
     """Return the schema with the class columns of a record."""
-    above, prefix = schema.prefix_path()
+    above, _ = schema.prefix_path()
     inside = find(record, above)
-    return schema.with_columns(tuple(inside) if isinstance(inside, dict) else (), prefix)
+    return schema.with_columns(tuple(inside) if isinstance(inside, dict) else (), above)
 
 
 @lru_cache(1_024)
