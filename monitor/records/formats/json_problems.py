@@ -203,11 +203,13 @@ class LineDiagnostics:
         return RejectionProblem(Reason.BAD_JSON, "a JSON object", "one with a NaN or Infinity in another field")
 
     def _problem_of_outputs(self, record: dict[str, object], model: ModelFormat) -> RejectionProblem | None:
+        outputs = self._outputs[model.name]
         if self._schema.needs_columns:
             found = columns_of(self._schema, record)
             if isinstance(found, RejectionProblem):
                 return found
-        for path in self._outputs[model.name]:
+            outputs = found.output_paths(model)
+        for path in outputs:
             value = find(record, path)
             if is_absent(value):
                 return _missing(path, _fields(record))
