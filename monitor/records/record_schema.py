@@ -238,21 +238,25 @@ class RecordSchema:
                 found = f"the id for {name}: only keyed hashes of ids are kept"
                 raise UsageError(Problem("fields.segments", "fields other than the id", found))
         outputs = {path for model in models if not self.needs_columns for path in self.output_paths(model)}
-        _check_paths(outputs, {*self.single_paths().values(), *map(fields.segment_path, known)})
+        where = ("class columns", "label") if self.from_file else ("fields", "fields")
+        _check_paths(outputs, {*self.single_paths().values(), *map(fields.segment_path, known)}, *where)
 
     def _check_class_columns(self, model: ModelFormat) -> None:
         if self.fields.class_columns is None:
             return
         columns = self.outputs(model)
-        expected = None
+        found = listed(self.fields.class_columns if self.from_file else columns)
         if model.kind is OutputKind.SCORE:
             expected = "none, since a score is one field"
         elif model.classes is not None and len(columns) != len(model.classes):
             expected = str(len(model.classes))
-        if expected is not None:
-            where = "fields.class_columns"
-            whose = "" if self.from_file else f" for model {model.name}"
-            raise UsageError(Problem(where, expected + whose, listed(columns)))
+            if self.from_file:
+                expected, found = f"{expected}, one per class", str(len(columns))
+        else:
+            return
+        if self.from_file:
+            raise UsageError(Problem("class columns", expected, found))
+        raise UsageError(Problem("fields.class_columns", f"{expected} for model {model.name}", found))
 
     def outputs(self, model: ModelFormat) -> tuple[str, ...]:
         """Return the column of a model's outputs in a flat file, or one column per class."""
@@ -323,15 +327,19 @@ class RecordSchema:
         return RejectionProblem(Reason.UNKNOWN_CLASS, expected, f"{strange} more") if strange else None
 
 
-def _check_paths(outputs: set[FieldPath], others: set[FieldPath]) -> None:
-    """Raise UsageError if a path leads through another, or a field is used for outputs and for something else."""
+def _check_paths(outputs: set[FieldPath], others: set[FieldPath], among_outputs: str, elsewhere: str) -> None:
+    """Raise UsageError if a path leads through another, or a field is used for outputs and for something else.
+
+    The last two are where the problem is: among the outputs only, or elsewhere.
+    """
     if both := outputs & others:
-        raise UsageError(Problem("fields", "a field other than that of the outputs", join_path(min(both))))
+        raise UsageError(Problem(elsewhere, "a field other than that of the outputs", join_path(min(both))))
     for path in outputs | others:
         for length in range(1, len(path)):
             if path[:length] in outputs | others:
                 found = f"{join_path(path[:length])} and {join_path(path)}"
-                raise UsageError(Problem("fields", "fields that do not contain each other", found))
+                where = among_outputs if {path[:length], path} <= outputs else elsewhere
+                raise UsageError(Problem(where, "fields that do not contain each other", found))
 
 
 def order_of(found: tuple[str, ...], classes: tuple[str, ...] | None) -> Sequence[int] | RejectionProblem:
