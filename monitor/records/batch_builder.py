@@ -434,8 +434,11 @@ class BatchBuilder:
             accepted, rejected = pending.build()
             if accepted is not None:
                 self._accepted.setdefault(name, []).append(accepted)
+            alike: dict[Reason | RejectionProblem, list[int]] = {}
             for index, problem in rejected:
-                self.reject(name, index, problem, block)
+                alike.setdefault(problem, []).append(index)
+            for problem, indexes in alike.items():
+                self.reject_all(name, sorted(indexes), problem, block)
         self._pending = {}
 
     def finish(self, rows: int, pointers: Callable[[], PointerTo], non_json_lines: int | None = None) -> RecordBatch:

@@ -51,7 +51,9 @@ def offline_schema(
     classes: tuple[str, ...] | None = None,
 ) -> RecordSchema:
     """Return the schema of a file with one model and no fields but outputs and labels."""
-    fields = RecordFields(vector_field, class_columns, model=None, version=None, id=None, time=None, label=label_field)
+    fields = RecordFields(
+        vector_field, class_columns, model=None, version=None, id=None, time=None, label=label_field, any_name=True
+    )
     if classes is None and class_columns is not None and fields.prefix is None:
         classes = numbered(len(class_columns))
     return RecordSchema((ModelFormat(_MODEL, classes, kind),), fields, from_file=True)

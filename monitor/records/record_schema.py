@@ -136,6 +136,8 @@ class RecordFields:
     """The time zone of times without one, such as `Europe/Oslo`; None to reject them."""
     label: str | None = None
     """The true class; only the offline commands read it."""
+    any_name: bool = False
+    """Whether a text that is not a path, such as `.pred`, is the name of one field; only for the offline commands."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for invalid fields."""
@@ -143,9 +145,9 @@ class RecordFields:
             self._check_class_columns(self.class_columns)
         for name in ("probs", *SINGLE_FIELDS):
             if (text := getattr(self, name)) is not None:
-                split_path(text, f"fields.{name}")
+                self.split(text, f"fields.{name}")
         for name, text in self.segments.items():
-            split_path(text, f"fields.segments.{name}")
+            self.split(text, f"fields.segments.{name}")
         if self.time_unit not in set(TimeUnit):
             raise UsageError(Problem("fields.time_unit", f"one of {', '.join(TimeUnit)}", repr(self.time_unit)))
         self.zone()
@@ -174,10 +176,19 @@ class RecordFields:
         columns = self.class_columns
         return columns[0][:-1] if columns and len(columns) == 1 and columns[0].endswith("*") else None
 
+    def split(self, text: str, where: str) -> FieldPath:
+        """Return the path that a text means; raises UsageError."""
+        try:
+            return split_path(text, where)
+        except UsageError:
+            if not self.any_name:
+                raise
+            return (text,)
+
     def path(self, name: str) -> FieldPath | None:
         """Return the path of one of SINGLE_FIELDS; None if it is not read."""
         text = getattr(self, name)
-        return None if text is None else split_path(text, f"fields.{name}")
+        return None if text is None else self.split(text, f"fields.{name}")
 
     def segment(self, name: str) -> str:
         """Return the field of a segment."""
@@ -186,7 +197,7 @@ class RecordFields:
     def segment_path(self, name: str) -> FieldPath:
         """Return the path of a segment field; without a configured path, a dot is part of the name."""
         text = self.segments.get(name)
-        return (name,) if text is None else split_path(text, f"fields.segments.{name}")
+        return (name,) if text is None else self.split(text, f"fields.segments.{name}")
 
 
 SINGLE_FIELDS = ("model", "version", "id", "time", "predicted", "label")
@@ -227,21 +238,25 @@ class RecordSchema:
                 found = f"the id for {name}: only keyed hashes of ids are kept"
                 raise UsageError(Problem("fields.segments", "fields other than the id", found))
         outputs = {path for model in models if not self.needs_columns for path in self.output_paths(model)}
-        _check_paths(outputs, {*self.single_paths().values(), *map(fields.segment_path, known)})
+        where = ("class columns", "label") if self.from_file else ("fields", "fields")
+        _check_paths(outputs, {*self.single_paths().values(), *map(fields.segment_path, known)}, *where)
 
     def _check_class_columns(self, model: ModelFormat) -> None:
         if self.fields.class_columns is None:
             return
         columns = self.outputs(model)
-        expected = None
+        found = listed(self.fields.class_columns if self.from_file else columns)
         if model.kind is OutputKind.SCORE:
             expected = "none, since a score is one field"
         elif model.classes is not None and len(columns) != len(model.classes):
             expected = str(len(model.classes))
-        if expected is not None:
-            where = "fields.class_columns"
-            whose = "" if self.from_file else f" for model {model.name}"
-            raise UsageError(Problem(where, expected + whose, listed(columns)))
+            if self.from_file:
+                expected, found = f"{expected}, one per class", str(len(columns))
+        else:
+            return
+        if self.from_file:
+            raise UsageError(Problem("class columns", expected, found))
+        raise UsageError(Problem("fields.class_columns", f"{expected} for model {model.name}", found))
 
     def outputs(self, model: ModelFormat) -> tuple[str, ...]:
         """Return the column of a model's outputs in a flat file, or one column per class."""
@@ -250,7 +265,7 @@ class RecordSchema:
             return self.columns
         if fields.class_columns is None:
             default = str(model.kind) if model.kind in {OutputKind.LOGITS, OutputKind.SCORE} else "probs"
-            return (fields.probs or default,)
+            return (default if fields.probs is None else fields.probs,)
         prefix = fields.prefix
         return fields.class_columns if prefix is None else tuple(prefix + name for name in model.classes or ())
 
@@ -258,7 +273,7 @@ class RecordSchema:
         """Return the paths of a model's outputs."""
         where = "fields.probs" if self.fields.class_columns is None else "fields.class_columns"
         if self.fields.prefix is None:
-            return tuple(split_path(text, where) for text in self.outputs(model))
+            return tuple(self.fields.split(text, where) for text in self.outputs(model))
         # A dot in a class name does not nest.
         above, prefix = self.prefix_path()
         if self.columns is not None:
@@ -267,7 +282,7 @@ class RecordSchema:
 
     def prefix_path(self) -> tuple[FieldPath, str]:
         """Return the path of the object with the class columns, and their prefix in it."""
-        *above, last = split_path(f"{self.fields.prefix}*", "fields.class_columns")
+        *above, last = self.fields.split(f"{self.fields.prefix}*", "fields.class_columns")
         return tuple(above), last[:-1]
 
     def single_paths(self) -> dict[str, FieldPath]:
@@ -279,10 +294,15 @@ class RecordSchema:
         """Return the paths of a model's segment fields."""
         return tuple(map(self.fields.segment_path, model.segment_fields))
 
-    def with_columns(self, names: Sequence[str], prefix: str) -> "RecordSchema | RejectionProblem":
-        """Return the schema with the class columns among the column names of a file."""
+    def with_columns(self, names: Sequence[str], above: FieldPath | None = None) -> "RecordSchema | RejectionProblem":
+        """Return the schema with the class columns among the names of a flat file, or of the object at the path `above`."""
         (model,) = self.models
-        matching = tuple(name for name in names if name.startswith(prefix) and name != self.fields.label)
+        if above is None:
+            prefix, label = self.fields.prefix or "", self.fields.label
+        else:
+            prefix, path = self.prefix_path()[1], self.fields.path("label")
+            label = path[-1] if path is not None and path[:-1] == above else None
+        matching = tuple(name for name in names if name.startswith(prefix) and name != label)
         if not 2 <= len(matching) <= MAX_CLASSES:
             found = f"{len(matching)} among {len(names)} columns"
             return RejectionProblem(Reason.MISSING_FIELD, f"2 to {MAX_CLASSES:,} columns named {prefix}…", found)
@@ -307,15 +327,19 @@ class RecordSchema:
         return RejectionProblem(Reason.UNKNOWN_CLASS, expected, f"{strange} more") if strange else None
 
 
-def _check_paths(outputs: set[FieldPath], others: set[FieldPath]) -> None:
-    """Raise UsageError if a path leads through another, or a field is used for outputs and for something else."""
+def _check_paths(outputs: set[FieldPath], others: set[FieldPath], among_outputs: str, elsewhere: str) -> None:
+    """Raise UsageError if a path leads through another, or a field is used for outputs and for something else.
+
+    The last two are where the problem is: among the outputs only, or elsewhere.
+    """
     if both := outputs & others:
-        raise UsageError(Problem("fields", "a field other than that of the outputs", join_path(min(both))))
+        raise UsageError(Problem(elsewhere, "a field other than that of the outputs", join_path(min(both))))
     for path in outputs | others:
         for length in range(1, len(path)):
             if path[:length] in outputs | others:
                 found = f"{join_path(path[:length])} and {join_path(path)}"
-                raise UsageError(Problem("fields", "fields that do not contain each other", found))
+                where = among_outputs if {path[:length], path} <= outputs else elsewhere
+                raise UsageError(Problem(where, "fields that do not contain each other", found))
 
 
 def order_of(found: tuple[str, ...], classes: tuple[str, ...] | None) -> Sequence[int] | RejectionProblem:

@@ -85,6 +85,9 @@ class Reason(StrEnum):
     BAD_BATCH = "bad_batch"
     """A column of a packed batch has the wrong length."""
 
+    # Enum's own is slow, and reasons are keys for each rejected record.
+    __hash__ = str.__hash__
+
 
 EXPECTED: dict[Reason, str] = dict.fromkeys(Reason, "a valid record") | {
     Reason.EMPTY: "a record",
@@ -99,8 +102,7 @@ EXPECTED: dict[Reason, str] = dict.fromkeys(Reason, "a valid record") | {
 """What is expected of a record that is rejected with a reason only."""
 
 
-@dataclass(frozen=True, slots=True)
-class RejectionProblem:
+class RejectionProblem(NamedTuple):
     """A problem with a value."""
 
     reason: Reason

@@ -10,7 +10,7 @@ from monitor.records.messages import PACKED
 from monitor.records.offline_files import offline_schema
 from monitor.records.record_batch import Format, RecordBatch
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, TimeUnit
-from monitor.records.rejections import Reason
+from monitor.records.rejections import MOST_POINTERS, Reason
 from tests.records.messages import message, receive, receiver
 from tests.records.streams import CLASSES, GOOD, LINE, MODEL, RECORD, decode_file, decode_offline, decode_text, stream
 from tests.records.streams import table as arrow_table
@@ -22,7 +22,10 @@ KINDS = [
     (OutputKind.PROBS, [1e30, 0, 0], "probabilities of at most 1"),
     (OutputKind.PROBS, [float("nan"), 0, 1], "finite numbers"),
     (OutputKind.PROBS, [1, 0], "a vector of 3"),
+    (OutputKind.PROBS, [0.5, 0.5], "a vector of 3"),
+    (OutputKind.PROBS, [0.5, 10**30], "a number"),
     (OutputKind.PROBS, [], "one number per class"),
+    (OutputKind.PROBS, None, "a vector of numbers"),
     (OutputKind.PROBS, [0] * 20_001, "at most 20,000 classes"),
     (OutputKind.PROBS, 0.5, "a vector of numbers"),
     (OutputKind.PROBS, "ZZPATIENT", "a vector of numbers"),
@@ -37,6 +40,8 @@ KINDS = [
     (OutputKind.LOGITS, [float("inf"), 0, 0], "finite numbers"),
     (OutputKind.SCORE, 1.5, "a score of at most 1"),
     (OutputKind.SCORE, [1.5], "a number"),
+    (OutputKind.SCORE, [0.5, 0.5], "a number"),
+    (OutputKind.SCORE, None, "a number"),
 ]
 LINES = [
     (b"ZZPATIENT", "a JSON object"),
@@ -90,6 +95,24 @@ def test_the_stream_expects_the_same_lines_as_offline_commands(line: bytes, expe
 def test_the_stream_expects_the_same_rows_as_offline_commands(header: str, row: str, expected: str) -> None:
     fields: dict[str, Any] = {"class_columns": ("p_*",)} if header.startswith("p_") else {}
     _agree(f"{header}\n{row}\n".encode(), Format.CSV, expected, **fields)
+
+
+def test_the_stream_expects_the_same_class_columns_as_offline_commands() -> None:
+    for value in ("null", '"ZZPATIENT"', "true", "[0.5, 0.5]"):
+        line = f'{{"p_cat": {value}, "p_dog": 0.3, "p_owl": 0.7}}\n'
+        _agree(line.encode(), Format.JSONL, "a number", class_columns=("p_*",))
+
+
+def test_the_last_records_are_located_whatever_their_reasons() -> None:
+    lines = [b'{"probs": [0.9, 0.9, 0.9]}\n', b'{"probs": [1.5, 0, 0]}\n', b'{"probs": [1, 0, 0]}\n'] * 2_000
+    decoded = decode_text(b"".join(lines))
+    rejected = [number for number in range(1, 6_001) if number % 3]
+    assert [pointer.number for pointer in decoded.pointers] == rejected[-MOST_POINTERS:]
+    assert {pointer.number % 3: pointer.reason for pointer in decoded.pointers} == {
+        1: Reason.BAD_SUM,
+        2: Reason.ABOVE_ONE,
+    }
+    assert decoded.rejected == {("density", Reason.BAD_SUM): 2_000, ("density", Reason.ABOVE_ONE): 2_000}
 
 
 def test_rows_of_column_files_are_explained_too() -> None:

@@ -163,3 +163,13 @@ def test_12_a_score_is_read_as_the_second_class(tmp_path: Path) -> None:
     np.testing.assert_allclose(decoded.records.vectors, [[0.1, 0.9], [1.0, 0.0]], atol=1e-7)
     assert reasons(decoded) == ["wrong_type", "wrong_type", "above_one", "not_finite", "negative"]
     assert decoded.classes == ("0", "1")
+
+
+def test_class_columns_without_one_good_line_are_explained(tmp_path: Path) -> None:
+    """Their names are those of the line itself, since no line of the file could be parsed strictly."""
+    content = b'{"prob_cat": NaN, "prob_dog": 0.3}\n{"prob_cat": 0.7, "prob_dog": -Infinity}\n'
+    decoded = read_bytes(tmp_path, "a.jsonl", content, offline_schema(class_columns=("prob_*",)))
+    assert reported(decoded) == [
+        "line 1: expected finite numbers, found nan (not_finite)",
+        "line 2: expected finite numbers, found -inf (not_finite)",
+    ]

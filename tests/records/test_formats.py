@@ -175,3 +175,56 @@ def test_a_file_that_would_fill_the_memory_is_rejected(tmp_path: Path, monkeypat
     for suffix in SUFFIXES:
         with pytest.raises(InvalidInput, match=r"expected at most 100 numbers, found more \(too_large\)"):
             read_file(write_records(tmp_path, suffix, VECTORS.tolist()), offline_schema())
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".jsonl", ".parquet"])
+def test_names_may_start_or_end_with_a_dot_offline(suffix: str, tmp_path: Path) -> None:
+    """Such a text is not a path, so that it is the name of one column."""
+    path = tmp_path / f"a{suffix}"
+    columns = {".pred_cat": [0.7, 0.2], ".pred_dog": [0.3, 0.8], "truth.": [0, 1]}
+    records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    match suffix:
+        case ".csv":
+            rows = [",".join(map(str, row)) for row in (columns, *(record.values() for record in records))]
+            path.write_text("".join(f"{row}\n" for row in rows))
+        case ".npz":
+            arrays: dict[str, Any] = {name: np.array(column) for name, column in columns.items()}
+            np.savez(path, **arrays)
+        case ".jsonl":
+            path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        case _:
+            write_table(path, columns)
+    for class_columns in ((".pred_*",), (".pred_cat", ".pred_dog")):
+        decoded = read_file(path, offline_schema(class_columns=class_columns, label_field="truth."))
+        np.testing.assert_allclose(decoded.records.vectors, [[0.7, 0.3], [0.2, 0.8]], rtol=1e-6)
+        assert decoded.records.labels is not None
+        assert decoded.records.labels.tolist() == [0, 1]
+    scores = read_file(path, offline_schema(OutputKind.SCORE, ".pred_dog", label_field="truth."))
+    np.testing.assert_allclose(scores.records.vectors, [[0.7, 0.3], [0.2, 0.8]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".jsonl", ".parquet"])
+def test_a_label_with_the_prefix_is_not_a_class(suffix: str, tmp_path: Path) -> None:
+    """Neither as a column of a flat file nor in the nested object of the classes."""
+    path = tmp_path / f"a{suffix}"
+    record = {"prob_cat": 0.7, "prob_dog": 0.3, "prob_true": 1}
+    match suffix:
+        case ".csv":
+            path.write_text("m.prob_cat,m.prob_dog,m.prob_true\n0.7,0.3,1\n")
+        case ".npz":
+            arrays: dict[str, Any] = {f"m.{name}": np.array([value]) for name, value in record.items()}
+            np.savez(path, **arrays)
+        case ".jsonl":
+            path.write_text(json.dumps({"m": record}) + "\n")
+        case _:
+            write_table(path, {"m": [record]})
+    decoded = read_file(path, offline_schema(class_columns=("m.prob_*",), label_field="m.prob_true"))
+    assert decoded.classes == ("cat", "dog")
+    assert decoded.records.labels is not None
+    assert decoded.records.labels.tolist() == [1]
+
+
+def test_a_class_may_be_named_as_a_label_elsewhere(tmp_path: Path) -> None:
+    content = b'{"m": {"prob_cat": 0.7, "prob_true": 0.3}, "prob_true": 1}'
+    layout = offline_schema(class_columns=("m.prob_*",), label_field="prob_true")
+    assert read_bytes(tmp_path, "a.jsonl", content, layout).classes == ("cat", "true")

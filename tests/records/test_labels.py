@@ -160,8 +160,8 @@ def test_labels_must_be_one_per_row(labels: Any, message: str) -> None:
             {"class_columns": ("a", "b"), "vector_field": "p"}, "either class columns or a vector field", id="both"
         ),
         pytest.param(
-            {"class_columns": ("a", "b"), "kind": OutputKind.SCORE},
-            "class_columns: expected none",
+            {"class_columns": ("p_*",), "kind": OutputKind.SCORE},
+            r"class columns: expected none, since a score is one field, found p_\*$",
             id="columns of scores",
         ),
         pytest.param({"class_columns": ("a",)}, "expected two names or more, or a single prefix", id="one column"),
@@ -171,9 +171,23 @@ def test_labels_must_be_one_per_row(labels: Any, message: str) -> None:
         pytest.param(
             {"class_columns": ("a", "a")}, "class columns: expected each name once, found a, a", id="column twice"
         ),
-        pytest.param({"class_columns": ("a", "b"), "classes": ANIMALS}, "expected 3, found a, b", id="too few"),
         pytest.param(
-            {"vector_field": "y", "label_field": "y"}, "expected a field other than", id="label is the vector"
+            {"class_columns": ("a", "b"), "classes": ANIMALS},
+            "^class columns: expected 3, one per class, found 2$",
+            id="too few",
+        ),
+        pytest.param(
+            {"class_columns": ("a", "a.b")},
+            "^class columns: expected fields that do not contain each other, found a and a.b$",
+            id="column in another",
+        ),
+        pytest.param(
+            {"vector_field": "y", "label_field": "y"}, "^label: expected a field other than", id="label is the vector"
+        ),
+        pytest.param(
+            {"label_field": "probs.y"},
+            "^label: expected fields that do not contain each other, found probs and probs.y$",
+            id="label in the vector",
         ),
         pytest.param(
             {"class_columns": ("a", "b"), "label_field": "b"},

@@ -417,6 +417,9 @@ def test_lines_shorter_and_longer_than_a_block_are_read() -> None:
         pytest.param({"time": "a..b"}, "fields.time: expected .* found 'a..b'", id="two dots"),
         pytest.param({"id": ".a"}, "fields.id: expected .* found '.a'", id="leading dot"),
         pytest.param({"model": "a\\"}, "fields.model: expected", id="open escape"),
+        pytest.param(
+            {"class_columns": (".p_*",)}, "fields.class_columns: expected .* found '.p_", id="leading dot of a prefix"
+        ),
         pytest.param({"segments": {"site": ""}}, "fields.segments.site: expected", id="segment"),
         pytest.param(
             {"probs": "p", "class_columns": ("a", "b", "c")},

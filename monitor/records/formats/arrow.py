@@ -96,8 +96,8 @@ class ArrowFiles:
     def _wanted(self, where: str, columns: "ArrowColumns") -> "_Wanted":
         schema = self._schema
         if schema.needs_columns:
-            above, prefix = schema.prefix_path()
-            found = schema.with_columns(columns.names_in(above), prefix)
+            above, _ = schema.prefix_path()
+            found = schema.with_columns(columns.names_in(above), above)
             if isinstance(found, RejectionProblem):
                 raise found.of_file(where)
             take_classes(found, self._rules)

@@ -104,7 +104,7 @@ class CsvLines:
         """Return the header with these column names, or the problem."""
         fields = self._schema.fields
         if self._schema.needs_columns:
-            found = self._schema.with_columns(names, fields.prefix or "")
+            found = self._schema.with_columns(names)
             if isinstance(found, RejectionProblem):
                 is_missing = found.reason is Reason.MISSING_FIELD
                 return self._missing(fields.class_columns or (), names, found.expected) if is_missing else found

@@ -148,7 +148,7 @@ class LineDiagnostics:
         return LineDiagnosis(model, problem, is_object)
 
     def _quick_diagnosis(self, line: bytes) -> LineDiagnosis | None:
-        """Return the diagnosis of an object with a missing field; None if it needs the full diagnosis."""
+        """Return the diagnosis of an object with a frequent problem; None if it needs the full diagnosis."""
         if b"\\" in line:
             return None
         try:
@@ -161,9 +161,27 @@ class LineDiagnostics:
         if isinstance(model, Reason):
             return LineDiagnosis("", model, is_object=True)
         # Fields in the order of the full diagnosis.
-        if is_absent(find(value, self._outputs[model.name][0])):
-            return LineDiagnosis(model.name, self._no_outputs[model.name], is_object=True)
-        return None
+        problem = self._quick_problem(find(value, self._outputs[model.name][0]), model)
+        if problem is None:
+            return None
+        if problem.found:
+            problem = _without_found(problem.reason, problem.expected)
+        return LineDiagnosis(model.name, problem, is_object=True)
+
+    def _quick_problem(self, output: object, model: ModelFormat) -> RejectionProblem | None:
+        """Return the problem with the first output of a record in a stream; None if it needs the full diagnosis."""
+        if is_absent(output):
+            return self._no_outputs[model.name]
+        is_vector = self._schema.fields.class_columns is None
+        if output is None or isinstance(output, str | bool):
+            return problem_of_output(output, model.kind) if is_vector else problem_of_number(output)
+        if not is_vector or not isinstance(output, list) or len(output) == model.width:
+            return None
+        # Integers may be too large, and scores are no lists.
+        is_sure = (
+            model.kind is not OutputKind.SCORE and "label" not in self._single and set(map(type, output)) <= {float}
+        )
+        return model.problem_of_length(len(output)) if is_sure else None
 
     def _full_diagnosis(self, line: bytes) -> LineDiagnosis:
         value = read_line(line)
@@ -203,11 +221,13 @@ class LineDiagnostics:
         return RejectionProblem(Reason.BAD_JSON, "a JSON object", "one with a NaN or Infinity in another field")
 
     def _problem_of_outputs(self, record: dict[str, object], model: ModelFormat) -> RejectionProblem | None:
+        outputs = self._outputs[model.name]
         if self._schema.needs_columns:
             found = columns_of(self._schema, record)
             if isinstance(found, RejectionProblem):
                 return found
-        for path in self._outputs[model.name]:
+            outputs = found.output_paths(model)
+        for path in outputs:
             value = find(record, path)
             if is_absent(value):
                 return _missing(path, _fields(record))
@@ -239,9 +259,9 @@ _HUGE_TEXT = RejectionProblem(Reason.OUT_OF_RANGE, "a string or a smaller number
 
 def columns_of(schema: RecordSchema, record: dict[str, object]) -> RecordSchema | RejectionProblem:
     """Return the schema with the class columns of a record."""
-    above, prefix = schema.prefix_path()
+    above, _ = schema.prefix_path()
     inside = find(record, above)
-    return schema.with_columns(tuple(inside) if isinstance(inside, dict) else (), prefix)
+    return schema.with_columns(tuple(inside) if isinstance(inside, dict) else (), above)
 
 
 @lru_cache(1_024)

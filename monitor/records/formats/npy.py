@@ -201,7 +201,7 @@ class _Columns:
         """Class names of the file, if they were not given."""
         labels = None if fields.label is None else archive.array(fields.label, of_labels=True)
         if schema.needs_columns:
-            found = schema.with_columns(names, fields.prefix or "")
+            found = schema.with_columns(names)
             if isinstance(found, RejectionProblem):
                 raise found.of_file(archive.path)
             schema, self.classes = found, found.models[0].classes
