@@ -417,15 +417,15 @@ class FileIndex:
                 listing.renamed.add(found.name)
         return False
 
-    def holders(self, folder: SafeDirectory, inodes: "set[int]") -> list[str]:
+    def holders(self, folder: SafeDirectory, inodes: "set[int]") -> dict[str, int]:
         """List again; return the names of relevant files with these inodes."""
-        names: list[str] = []
+        names: dict[str, int] = {}
 
         def take(entry: "os.DirEntry[str]", prefix: str) -> bool:
             if is_ignored(entry.name):
                 return False
             if entry.inode() in inodes:
-                names.append(prefix + entry.name)
+                names[prefix + entry.name] = entry.inode()
             return self._options.recursive
 
         if inodes:

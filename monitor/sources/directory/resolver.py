@@ -250,7 +250,15 @@ class Resolver:
             holders = self._index.holders(folder, set(orphans.moved))
         except OSError:
             return False
-        return all(name in findings.inodes for name in holders)
+        return all(name in findings.inodes or self._is_resolved(name, inode) for name, inode in holders.items())
+
+    def _is_resolved(self, name: str, inode: int) -> bool:
+        """Return whether a file that is not examined now has a checkpoint of its own.
+
+        Inodes are reused: an idle file with the inode of a deleted one is not that file.
+        """
+        checkpoint = self._context.checkpoints.get(self._keys(name))
+        return checkpoint is not None and checkpoint.gone_at is None and checkpoint.inode == inode
 
     def _postpone(
         self, folder: SafeDirectory, findings: FileFindings, orphans: OrphanedCheckpoints

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.sources.directory.file_checkpoint import decoded
-from tests.sources.directory.inbox import Inbox
+from tests.sources.directory.inbox import END, Inbox
 
 Watch = Callable[..., Inbox]
 
@@ -217,6 +217,19 @@ def test_a14_a_reused_inode_is_a_new_file(inbox: Inbox) -> None:
     inbox.poll()
     _reuse_inode(inbox.path, "g.jsonl", inode, b"same\n")
     assert inbox.poll() == ["same"]
+
+
+def test_a14_a_name_is_read_again_when_idle_files_took_the_inodes_of_deleted_ones(inbox: Inbox) -> None:
+    """Two inodes: the files that have them now are not examined in the same poll."""
+    for name, part in (("b.jsonl", "1.npz"), ("c.jsonl", "2.npz")):
+        file = inbox.write(name, "old")
+        inbox.poll()
+        inode = file.stat().st_ino
+        file.unlink()
+        _reuse_inode(inbox.path, part, inode, b"part\n" + END)
+    inbox.polls(10)
+    inbox.write("c.jsonl", "new")
+    assert inbox.polls(3) == ["new"]
 
 
 def test_a16_a_hundred_files_with_equal_heads_are_all_read(inbox: Inbox) -> None:
