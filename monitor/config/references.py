@@ -137,7 +137,7 @@ def room_for(source: SourceConfig, config: Config, loaded: Loaded) -> int | None
 # Windows and ids are counted exactly. The constants below were measured as the peak of processes with full windows;
 # `python -m benchmarks.memory` compares them again.
 
-_PROGRAM_BYTES = 120e6
+_PROGRAM_BYTES = 106e6
 """The interpreter, the libraries, SQLite's cache, and batches before they enter windows."""
 _SERIES_BYTES = 1_900
 """Per series of a window: the estimates of two evaluations, and the rendered pages."""
