@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from monitor.core.ensemble import CalibratedEstimator, Failed, Measured, Variants, calibrate_all, estimate_all, measure
 from monitor.core.estimate import CONSENSUS, Estimate, NoEstimate, Result, Why
 from monitor.core.estimators.confidence import DifferenceOfConfidences
-from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, replay
+from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress
+from monitor.core.replay import replay
 from monitor.core.scores import LabelledOutputs, Outputs, Singles, in_blocks
 
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "skip"}
