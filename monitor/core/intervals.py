@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from monitor.core.estimate import Interval, clipped
 from monitor.core.scores import Floats, Integers
 
 Progress = Callable[[float], None]
@@ -16,8 +15,6 @@ Progress = Callable[[float], None]
 DEFAULT_LEVEL = 0.95
 LEVELS = (0.5, 0.99)
 """The supported levels: above the upper one, too few errors decide."""
-
-_MOST_REACHES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,77 +36,73 @@ class IntervalTables:
     errors: Mapping[str, ErrorQuantiles]
     disagreement: Floats
 
-    def interval(self, name: str, accuracy: float, records: int) -> Interval:
-        """Return the interval for an estimate from a window of this many records."""
+    def bounds(self, names: tuple[str, ...], accuracy: Floats, records: Integers) -> tuple[Floats, Floats, Floats]:
+        """Return the lower and upper bounds of estimates, shape (names, windows), and the disagreement by chance.
+
+        The last is that of each window at the level. NaN without an estimate, or without records.
+        """
+        nothing, no_records = np.isnan(accuracy), records == 0
         if len(self.sizes) == 0:
-            return Interval(0.0, 1.0)
-        bias, below, above = self._reach(records)[name]
+            return np.where(nothing, np.nan, 0.0), np.where(nothing, np.nan, 1.0), np.where(no_records, np.nan, 1.0)
+        bias, errors, tails = self._tables(names)
+        reach = self._reach(errors, tails, np.maximum(records, 1))
+        below, above, chance = reach[: len(names)], reach[len(names) : -1], np.fmin(1.0, np.fmax(0.0, reach[-1]))
         # The centre is clipped, the errors are not.
-        centre = clipped(accuracy - bias)
+        centre = np.minimum(1.0, np.maximum(0.0, accuracy - bias))
         lower, upper = centre - below, centre + above
-        return Interval(lower if lower > 0.0 else 0.0, upper if upper < 1.0 else 1.0)  # noqa: FURB136  quicker
+        # An unknown reach ends at 0 or 1.
+        lower, upper = np.where(lower > 0.0, lower, 0.0), np.where(upper < 1.0, upper, 1.0)
+        lower[nothing] = upper[nothing] = chance[no_records] = np.nan
+        return lower, upper, chance
 
-    def chance_disagreement(self, records: int) -> float:
-        """Return the disagreement explained by chance at the level."""
-        if len(self.sizes) == 0:
-            return 1.0
-        seen = self._at(records, self.disagreement[None]) * self._unit(records)
-        return clipped(float(_widened(seen, self._unseen(records, 1.0 - self.level))[0]))
+    def _reach(self, errors: Floats, tails: Floats, records: Integers) -> Floats:
+        """Return quantiles of the errors, shape (rows, windows), widened by errors that chance may have hidden."""
+        after = np.searchsorted(self.sizes, records, side="right")
+        before, after = np.maximum(after - 1, 0), np.minimum(after, len(self.sizes) - 1)
+        share = _log(records / self.sizes[before]) / self._steps[before]
+        low, high = errors[:, before], errors[:, after]
+        # Unlike np.interp, keeps infinities: their difference is not used where they are equal.
+        with np.errstate(invalid="ignore"):
+            seen = low + np.where(low == high, 0.0, (high - low) * share)
+        seen *= np.sqrt(1.0 / records + 1.0 / self.reference_records)
+        unseen = self._unseen(tails, records)
+        finite = np.isfinite(seen)
+        known = np.where(finite, seen, 0.0)
+        # An independent error, added outward.
+        return np.where(finite, known + np.sqrt(known * known + unseen * unseen) - np.abs(known), seen)
 
-    def _reach(self, records: int) -> Mapping[str, tuple[float, float, float]]:
-        """Return the bias of each estimator, and the reach of its interval below and above the centre."""
-        # Cached: a full window always has the same number of records.
-        found = self._reaches.get(records)
-        if found is None:
-            unit, unseen = self._unit(records), self._unseen(records, (1.0 - self.level) / 2.0)
-            below = _widened(self._at(records, self._high) * unit, unseen).tolist()
-            above = _widened(-self._at(records, self._low) * unit, unseen).tolist()
-            biases = [error.bias for error in self.errors.values()]
-            found = dict(zip(self.errors, zip(biases, below, above, strict=True), strict=True))
-            if len(self._reaches) >= _MOST_REACHES:
-                self._reaches.clear()
-            self._reaches[records] = found
-        return found
-
-    @cached_property
-    def _reaches(self) -> dict[int, Mapping[str, tuple[float, float, float]]]:
-        return {}
-
-    @cached_property
-    def _low(self) -> Floats:
-        return np.array([error.low for error in self.errors.values()])
-
-    @cached_property
-    def _high(self) -> Floats:
-        return np.array([error.high for error in self.errors.values()])
-
-    def _unit(self, records: int) -> float:
-        return math.sqrt(1.0 / records + 1.0 / self.reference_records)
-
-    def _at(self, records: int, quantiles: Floats) -> Floats:
-        """Interpolate rows between window sizes. Unlike np.interp, keeps infinities."""
-        after = int(np.searchsorted(self.sizes, records, side="right"))
-        before, after = max(0, after - 1), min(after, len(self.sizes) - 1)
-        low, high = quantiles[:, before], quantiles[:, after]
-        if before == after:
-            return low
-        share = math.log(records / self.sizes[before]) / math.log(self.sizes[after] / self.sizes[before])
-        same = low == high
-        return low + np.where(same, 0.0, np.subtract(high, low, where=~same, out=np.zeros_like(low)) * share)
-
-    def _unseen(self, records: int, tail: float) -> float:
+    def _unseen(self, tails: Floats, records: Integers) -> Floats:
         """Return the share of errors in a window that chance may have kept out of the reference.
 
         A reference without errors replays without errors, and would give intervals of width 0. So assume one more record in
         it, an error: the errors in a window then exceed k with a probability of at most (n / (n + m))^(k + 1). The share is
         that of the smallest k for which this is within the tail.
         """
-        odds = math.log(records / (records + self.reference_records))
-        return max(0, math.ceil(math.log(tail) / odds) - 1) / records
+        odds = _log(records / (records + self.reference_records))
+        return np.asarray(np.maximum(0.0, np.ceil(tails / odds) - 1.0) / records)
+
+    def _tables(self, names: tuple[str, ...]) -> tuple[Floats, Floats, Floats]:
+        """Return biases; errors below and above the centre and of the disagreement; and the logarithm of their tails."""
+        found = self._stacked.get(names)
+        if found is None:
+            chosen = [self.errors[name] for name in names]
+            errors = np.array([*(one.high for one in chosen), *(-one.low for one in chosen), self.disagreement])
+            both, one_sided = math.log((1.0 - self.level) / 2.0), math.log(1.0 - self.level)
+            tails = np.array([both] * (2 * len(names)) + [one_sided])[:, None]
+            found = self._stacked[names] = np.array([one.bias for one in chosen]).reshape(-1, 1), errors, tails
+        return found
+
+    @cached_property
+    def _stacked(self) -> dict[tuple[str, ...], tuple[Floats, Floats, Floats]]:
+        """The tables by names: there are few choices of variants."""
+        return {}
+
+    @cached_property
+    def _steps(self) -> Floats:
+        """The logarithms of the ratios between sizes; 1 for the last, which has no next."""
+        return np.append(_log(self.sizes[1:] / self.sizes[:-1]), 1.0)
 
 
-def _widened(errors: Floats, unseen: float) -> Floats:
-    """Add an independent error to those of the replays, outward."""
-    finite = np.isfinite(errors)
-    known = np.where(finite, errors, 0.0)
-    return np.where(finite, known + np.sqrt(known * known + unseen * unseen) - np.abs(known), errors)
+def _log(values: Floats) -> Floats:
+    """Return logarithms that are the same alone and among others, unlike those of numpy."""
+    return np.array([math.log(value) for value in values.tolist()])

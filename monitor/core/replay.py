@@ -14,8 +14,16 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.core.ensemble import CalibratedEstimator, calibrate_all, combine, results_of, with_variants
-from monitor.core.estimate import CONSENSUS, Estimate, Result
+from monitor.core.ensemble import (
+    MEMBERS,
+    CalibratedEstimator,
+    calibrate_all,
+    combine,
+    estimate_forms,
+    measure,
+    with_variants,
+)
+from monitor.core.estimate import CONSENSUS
 from monitor.core.intervals import ErrorQuantiles, IntervalTables, Progress
 from monitor.core.scores import Floats, LabelledOutputs, Outputs
 
@@ -86,23 +94,19 @@ def _biases(ready: Iterable[CalibratedEstimator], reference: LabelledOutputs) ->
     """Return the bias of each form, and of the consensus, on its own reference."""
     ready = tuple(ready)
     biased = [one for one in ready if not one.estimator.returns_reference_accuracy]
-    results = results_of(biased, lambda: (reference.outputs,))
+    found = estimate_forms(biased, measure(biased, lambda: (reference.outputs,)))
     biases = {one.form.full_name: 0.0 for one in ready}
-    biases |= {name: _accuracy(result) - reference.accuracy for name, result in results.items()}
+    biases |= zip(found.names, (found.accuracy[:, 0] - reference.accuracy).tolist(), strict=True)
     # Every member returns the reference accuracy on the reference; so does the consensus.
     return {**biases, CONSENSUS: 0.0}
 
 
 def _values(ready: Iterable[CalibratedEstimator], window: Outputs) -> Floats:
     """Return every estimate, the consensus and the disagreement; NaN if there is none."""
-    results = results_of(ready, lambda: (window,))
-    consensus, disagreement = combine(results)
-    spread = np.nan if disagreement is None else disagreement
-    return np.array([*(_accuracy(result) for result in results.values()), _accuracy(consensus), spread])
-
-
-def _accuracy(result: Result) -> float:
-    return result.accuracy if isinstance(result, Estimate) else float("nan")
+    ready = tuple(ready)
+    found = estimate_forms(ready, measure(ready, lambda: (window,)))
+    consensus, spread = combine(found.accuracy[[found.names.index(member) for member in MEMBERS]])
+    return np.array([*found.accuracy[:, 0], consensus[0], spread[0]])
 
 
 def _derive_once(outputs: Outputs) -> None:

@@ -7,6 +7,7 @@ measured. Because totals are integers, the order of additions and subtractions m
 import dataclasses
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, WindowEstimate
 from monitor.core.ensemble import CalibratedEstimator, Failed
-from monitor.core.estimators.base import Means
 from monitor.core.estimators.conformal import Conformal, ConformalAtConfidence
 from monitor.core.scores import (
     FIXED_POINT,
     MOST_RECORDS,
     ROWS,
+    Floats,
+    Integers,
     Outputs,
     Singles,
     ThresholdGrid,
@@ -192,10 +194,10 @@ class WindowTotals:
         return self._confidence[scaled]
 
     @cached_property
-    def _sets(self) -> dict[tuple[bool, float], Means]:
+    def _sets(self) -> dict[tuple[bool, float], Sequence[float]]:
         return {}
 
-    def means(self, one: CalibratedEstimator) -> Means:
+    def means(self, one: CalibratedEstimator) -> Sequence[float]:
         """Return the means of an estimator's contributions."""
         place = self.gauge.place_of(one)
         if place is not None:
@@ -203,7 +205,7 @@ class WindowTotals:
         scaled = one.form.scaled
         if not isinstance(one.estimator, Conformal):
             raise TypeError(f"totals: expected an estimator of this reference, found {one.form.name!r}")
-        threshold = one.estimator.threshold(self.mean_confidence(scaled=scaled))
+        threshold = one.estimator.threshold(np.array([self.mean_confidence(scaled=scaled)]))[0]
         key = (scaled, float(threshold))
         if key not in self._sets:
             score, size, filled, sure = self.gauge.sets_at(self.vector, threshold, scaled=scaled).tolist()
@@ -215,7 +217,27 @@ class WindowTotals:
 
     def estimate(self, failed: Failed | None = None) -> WindowEstimate:
         """Return all estimates, in a time that does not depend on the number of records."""
-        return self.gauge.calibration.estimate_from(self, failed=failed)
+        return self.gauge.calibration.estimate_windows(_OneWindow(self), failed=failed).window(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _OneWindow:
+    """The totals of a window as the estimators need them."""
+
+    totals: WindowTotals
+
+    @property
+    def records(self) -> Integers:
+        """Number of records."""
+        return np.array([self.totals.records])
+
+    def mean_confidence(self, *, scaled: bool) -> Floats:
+        """Return the mean confidence."""
+        return np.array([self.totals.mean_confidence(scaled=scaled)])
+
+    def means(self, one: CalibratedEstimator) -> Floats:
+        """Return the means of an estimator's contributions."""
+        return np.array(self.totals.means(one))[:, None]
 
 
 def totals_of(gauge: Gauge, probabilities: Singles) -> WindowTotals:

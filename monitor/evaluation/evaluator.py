@@ -347,10 +347,10 @@ class Evaluator:
     ) -> SegmentReport:
         """Add the estimates. A window without an estimate of its own adds only its part of a shared model."""
 
-        def failed(estimator: str, error: Exception) -> None:
+        def failed(estimator: str, error: Exception, windows: int = 1) -> None:
             if not errors[estimator]:
                 log.error("estimator %s of %s failed: %s: %s", estimator, self.name, type(error).__name__, error)
-            errors[estimator] += 1
+            errors[estimator] += windows
 
         try:
             found = window.totals.estimate(failed)

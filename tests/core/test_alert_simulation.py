@@ -23,7 +23,7 @@ from monitor.config.reading import read_config
 from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, AlertType, On, step
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.ensemble import MEMBERS, CalibratedEstimator
-from monitor.core.estimate import CONSENSUS, Estimate, WindowState
+from monitor.core.estimate import CONSENSUS, Estimate, Interval, WindowState
 from monitor.core.estimators.confidence import (
     CalibratedConfidence,
     DifferenceOfConfidences,
@@ -73,7 +73,6 @@ class Pool:
     def __init__(self, calibration: Calibration, vectors: Singles) -> None:
         self.calibration = calibration
         self.vectors = vectors
-        self.chance = cache(calibration.intervals.chance_disagreement)
         both = outputs(vectors, calibration.temperature)
         self._scaled = both.scaled
         members = tuple(one for one in calibration.estimators if one.form.name in MEMBERS)
@@ -97,8 +96,8 @@ class Pool:
         estimator = self._moving.estimator
         assert isinstance(estimator, AnchoredAtConfidence)
         confidence = _in_windows(self._scaled.confidence[batches].sum(axis=1)) / window
-        thresholds = np.array([estimator.threshold(mean) for mean in confidence])
-        found = np.array([estimator.accuracy - estimator.reference_mean(mean) for mean in confidence])
+        thresholds = estimator.threshold(confidence)
+        found = estimator.accuracy - estimator.reference_mean(confidence)
         for threshold in np.unique(thresholds):
             now = thresholds == threshold
             estimates = self._scaled.sets_at(threshold).mean_score
@@ -203,17 +202,22 @@ def wandering_mix(place: Clinic, random: np.random.Generator, batches: int, batc
 
 def facts(place: Pool, window: int, values: Mapping[str, float]) -> AlertFacts:
     """Return the facts of one evaluation."""
-    interval = place.calibration.intervals.interval
     estimates = {name: value for name, value in values.items() if name != DISAGREEMENT}
+    columns = np.array(list(estimates.values()))[:, None], np.array([window])
+    lower, upper, chance = place.calibration.intervals.bounds(tuple(estimates), *columns)
+    intervals = [Interval(*pair) for pair in zip(lower[:, 0].tolist(), upper[:, 0].tolist(), strict=True)]
     return AlertFacts(
         state=WindowState.OK,
         records=window,
         new_records=window // BATCHES,
         quiet_seconds=0.0,
         elapsed_seconds=EVALUATION_SECONDS,
-        results={name: Estimate(value, window, interval(name, value, window)) for name, value in estimates.items()},
+        results={
+            name: Estimate(value, window, interval)
+            for (name, value), interval in zip(estimates.items(), intervals, strict=True)
+        },
         disagreement=values.get(DISAGREEMENT),
-        chance_disagreement=place.chance(window),
+        chance_disagreement=float(chance[0]),
         reference_accuracy=place.calibration.accuracy,
     )
 
