@@ -99,6 +99,9 @@ class WindowState(StrEnum):
     """The estimation failed."""
 
 
+STATES = tuple(WindowState)
+"""Columns hold states as indexes into it."""
+
 _TINY = 1e-300
 _EXACT = 1e-15
 _MOST_TERMS = 1_000_000

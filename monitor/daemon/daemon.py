@@ -26,7 +26,7 @@ from monitor.ingest.ingestion import PendingValues
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry
 from monitor.web.pages.routes import standard_pages
-from monitor.web.server.request import Pages
+from monitor.web.server.request import Pages, Response, Start
 from monitor.web.server.web_server import WebServer
 
 log = logging.getLogger("cpcmon")
@@ -290,10 +290,15 @@ class Daemon:
         status = self._status
         return standard_pages(
             status.site(),
-            metrics=lambda: status.sinks.metrics() + self._telemetry.page(),
+            metrics=self._metrics,
             reload=self._request_reload if self._options.enable_lifecycle else None,
             status=status.document,
         )
+
+    def _metrics(self) -> Response:
+        page = self._status.sinks.metrics()
+        plain, packed = (tuple(getattr(one, form) for one in page.texts) for form in ("plain", "packed"))
+        return Response(self._telemetry.page(), start=Start(plain, packed, page.crc))
 
     def _facts(self) -> DaemonFacts:
         counts = self._server.counts()

@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 from monitor.config.reading import read_config
-from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, AlertType, On, step
+from monitor.core.alerts import AlertPhase, AlertRule, AlertState, AlertType, On
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.ensemble import MEMBERS, CalibratedEstimator
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, WindowState
@@ -34,6 +34,7 @@ from monitor.core.estimators.conformal import AnchoredAtAccuracy, AnchoredAtConf
 from monitor.core.scores import Floats, Integers, Outputs, Singles, label_outputs, outputs
 from monitor.core.totals import Gauge, totals_of
 from monitor.demo.example_data import PREVALENCE, Discriminant, Patients
+from tests.one_window import AlertFacts, step
 from tests.strategies import accepted
 
 pytestmark = pytest.mark.slow
