@@ -20,8 +20,8 @@ from monitor.daemon.daemon_status import DaemonStatus
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Notifier
 from monitor.errors import CpcmonError, StateError
+from monitor.evaluation.crontab import cron_problem
 from monitor.evaluation.evaluator import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
-from monitor.evaluation.schedule import cron_problem
 from monitor.ingest.ingestion import PendingValues
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry

@@ -11,8 +11,9 @@ from monitor.core.report import Report
 from monitor.daemon.build import Parts
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock, ClockChange, Moment, clock_change
 from monitor.daemon.watchdog import Watchdog
+from monitor.evaluation.crontab import seconds_of_runs
 from monitor.evaluation.evaluator import Evaluator, key_of
-from monitor.evaluation.schedule import Schedule, seconds_of_runs
+from monitor.evaluation.schedule import Schedule
 from monitor.ingest.backlog import BacklogProgress
 from monitor.telemetry import Telemetry
 
