@@ -92,9 +92,9 @@ def evaluate(windows: Any, calibration: Any) -> object:  # noqa: ANN401
 
 def estimate(snapshot: Any, calibration: Any) -> object:  # noqa: ANN401
     """Estimate all windows of a snapshot."""
-    if _OLD:
-        return [one.totals.estimate() for one in snapshot.windows.values()]
-    return calibration.estimate_windows(snapshot.measured)
+    if hasattr(snapshot, "measured"):
+        return calibration.estimate_windows(snapshot.measured)
+    return [one.totals.estimate() for one in snapshot.windows.values()]
 
 
 def evaluate_window(window: Any, calibration: Any) -> object:  # noqa: ANN401
