@@ -5,9 +5,11 @@ import gzip
 import logging
 import os
 import socket
+import zlib
 
 import pytest
 
+from monitor.web.server.request import Page, Response, Start
 from tests.web.clients import everything
 from tests.web.conftest import Serve
 
@@ -245,3 +247,18 @@ def test_a_client_that_disconnects_during_its_response_does_no_harm(
         rude.close()
     assert client.ask().status == 200
     assert not [record for record in caplog.records if record.name == "cpcmon"]
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "identity"])
+def test_a_start_that_was_compressed_before_is_sent_as_one_body(serve: Serve, accepted: str) -> None:
+    """Larger than one write."""
+    plain = tuple(f"{number} ".encode() * 100_000 for number in range(3))
+    packers = [zlib.compressobj(1, wbits=-zlib.MAX_WBITS) for _ in plain]
+    packed = tuple(one.compress(text) + one.flush(zlib.Z_FULL_FLUSH) for one, text in zip(packers, plain, strict=True))
+    start = Start(plain, packed, zlib.crc32(b"".join(plain)))
+    answer = serve({"/metrics": Page(lambda _: Response(b"the end\n", start=start))}).ask(
+        "/metrics", Accept_Encoding=accepted
+    )
+    body = gzip.decompress(answer.body) if accepted == "gzip" else answer.body
+    assert body == b"".join(plain) + b"the end\n"
+    assert int(answer.headers["content-length"]) == len(answer.body)
