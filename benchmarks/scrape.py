@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from benchmarks.windows import outputs
+from benchmarks.measures import outputs
 
 SCRAPE_EVERY_SECONDS = 0.1
 _CLASSES = 10

@@ -13,7 +13,7 @@ from monitor.core.estimate import WindowState
 from monitor.core.report import ReferenceFacts, Report, SegmentReport
 from monitor.core.segments import ALL, Segment
 from monitor.sinks.prometheus_page import PrometheusSink
-from monitor.web.server.request import Page, Response, Start
+from monitor.web.server.request import Page, Response
 from monitor.web.server.web_server import WebServer
 
 ROUNDS = 9
@@ -85,11 +85,7 @@ def main() -> None:
 
     page = ours()
     library, copy = library_page(page), bare_copy(page)
-    server = WebServer(
-        "127.0.0.1:0",
-        {"/metrics": Page(lambda _: Response(b"", start=Start(tuple(one.plain for one in sink.page().texts))))},
-        None,
-    )
+    server = WebServer("127.0.0.1:0", {"/metrics": Page(lambda _: Response(page))}, None)
     server.start()
 
     def scrape() -> None:

@@ -27,7 +27,7 @@ from monitor.ingest.ingestion import PendingValues
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry
 from monitor.web.pages.routes import standard_pages
-from monitor.web.server.request import Pages, Response, Start
+from monitor.web.server.request import Packed, Pages, Response
 from monitor.web.server.web_server import WebServer
 
 log = logging.getLogger("cpcmon")
@@ -302,8 +302,8 @@ class Daemon:
 
     def _metrics(self) -> Response:
         page = self._status.sinks.metrics()
-        plain, packed = (tuple(getattr(one, form) for one in page.texts) for form in ("plain", "packed"))
-        return Response(self._telemetry.page(), start=Start(plain, packed, page.crc))
+        start = Packed(tuple(one.packed for one in page.texts), page.size, page.crc)
+        return Response(self._telemetry.page(), start=start)
 
     def _facts(self) -> DaemonFacts:
         counts = self._server.counts()

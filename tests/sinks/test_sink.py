@@ -22,7 +22,7 @@ from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL
 from monitor.sinks.manager import SinkManager
 from monitor.sinks.notifications import WebhookSink
-from monitor.sinks.prometheus_page import FAMILIES, MAX_CLASSES, PrometheusSink, _written
+from monitor.sinks.prometheus_page import FAMILIES, MAX_CLASSES, MetricsPage, PrometheusSink, Text, _written
 from tests.sinks import reports
 from tests.sinks.pages import families, samples
 
@@ -35,15 +35,11 @@ ONLY_WHEN_VALID = (
 )  # fmt: skip
 
 
-def _sink(*published: Report) -> PrometheusSink:
+def _page(*published: Report) -> bytes:
     sink = PrometheusSink()
     for one in published:
         sink.publish(one)
-    return sink
-
-
-def _page(*published: Report) -> bytes:
-    return bytes(_sink(*published).page())
+    return bytes(sink.page())
 
 
 class _Parsed:
@@ -199,12 +195,10 @@ def test_a_scrape_without_a_new_report_computes_nothing() -> None:
     assert sink.page() is sink.page()
 
 
-def test_a_compressed_page_is_the_plain_one() -> None:
-    """Its pieces join to one stream."""
-    page = _sink(reports.density(), reports.fresh()).page()
-    packed = b"".join(one.packed for one in page.texts)
-    assert zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed) == bytes(page)
-    assert page.crc == zlib.crc32(bytes(page))
+@given(st.lists(st.binary(max_size=300)))
+def test_packed_texts_join_to_one_stream(texts: list[bytes]) -> None:
+    page, plain = MetricsPage.of([Text.of(one) for one in texts]), b"".join(texts)
+    assert (bytes(page), page.size, page.crc) == (plain, len(plain), zlib.crc32(plain))
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.floats(1e-6, 1e-3)))
