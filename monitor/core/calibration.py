@@ -140,11 +140,12 @@ def calibrate(
     reference: LabelledOutputs, *, level: float = DEFAULT_LEVEL, progress: Progress | None = None
 ) -> Calibration:
     """Calibrate all estimators on a labelled reference."""
+    estimators = calibrate_all(reference)
     return Calibration(
         records=reference.records,
         right=reference.right,
         classes=len(reference.outputs.raw.probabilities),
         temperature=reference.temperature,
-        estimators=calibrate_all(reference),
-        intervals=replay(reference, level, progress or (lambda _: None)),
+        estimators=estimators,
+        intervals=replay(reference, estimators, level, progress or (lambda _: None)),
     )

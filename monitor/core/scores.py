@@ -69,7 +69,7 @@ class Scores:
         """Probabilities as float32, for comparison with thresholds."""
         return self.probabilities.astype(np.float32)
 
-    def sets_at(self, threshold: np.float32) -> ConformalSets:
+    def sets_at(self, threshold: Singles | np.float32) -> ConformalSets:
         """Return the conformal sets {j : p_j >= threshold} of every record."""
         key = float(threshold)
         if key not in self._sets:
@@ -81,16 +81,13 @@ class Scores:
             self._sets[key] = ConformalSets(total, size, size == 0.0)
         return self._sets[key]
 
-    def take(self, rows: Integers) -> "Scores":
-        """Return the scores of some of the records."""
-        taken = Scores(self.probabilities[:, rows])
-        # Keeps derived scores.
-        for name in ("confidence", "negative_entropy"):
-            if name in self.__dict__:
-                taken.__dict__[name] = self.__dict__[name][rows]
-        if "comparable" in self.__dict__:
-            taken.__dict__["comparable"] = self.comparable[:, rows]
-        return taken
+    def of_classes(self, classes: Integers) -> Singles:
+        """Return the probability of one class of each record, for comparison with thresholds."""
+        return self.probabilities[classes, np.arange(self.records)].astype(np.float32)
+
+    def mean_scores_at(self, ranked: Singles) -> Floats:
+        """Return the mean score of all records at each threshold, with 0 for empty sets."""
+        return mean_scores_at(ranked, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +105,6 @@ class Outputs:
     def scores(self, *, scaled: bool) -> Scores:
         """Return the scaled or the raw scores."""
         return self.scaled if scaled else self.raw
-
-    def take(self, rows: Integers) -> "Outputs":
-        """Return some of the records."""
-        return Outputs(self.raw.take(rows), self.scaled.take(rows))
 
 
 def outputs(probabilities: Singles, temperature: float) -> Outputs:
@@ -187,8 +180,7 @@ class LabelledOutputs:
     outputs: Outputs
     labels: Integers
     temperature: float
-    is_part: bool = False
-    """Whether these are part of a larger reference, taken for a replay."""
+    _ranked: dict[bool, Singles] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def records(self) -> int:
@@ -217,14 +209,9 @@ class LabelledOutputs:
 
     def ranked_label_scores(self, *, scaled: bool) -> Singles:
         """Return the calibration scores, the probabilities of the true labels, in descending order."""
-        comparable = self.scores(scaled=scaled).comparable
-        return np.sort(comparable[self.labels, np.arange(self.records)])[::-1]
-
-    def take(self, rows: Integers) -> "LabelledOutputs":
-        """Return some of the records, with the same temperature."""
-        taken = LabelledOutputs(self.outputs.take(rows), self.labels[rows], self.temperature, is_part=True)
-        taken.__dict__["correct"] = self.correct[rows]
-        return taken
+        if scaled not in self._ranked:
+            self._ranked[scaled] = np.sort(self.scores(scaled=scaled).of_classes(self.labels))[::-1]
+        return self._ranked[scaled]
 
 
 def label_outputs(probabilities: Singles, labels: Integers, temperature: float | None = None) -> LabelledOutputs:

@@ -34,7 +34,7 @@ class ConfidentShare:
         """Keep the mean confidence."""
         return cls(float(reference.scores(scaled=scaled).confidence.mean()))
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return whether each record is more confident."""
         del mean_confidence
         return (scores.confidence > self.cut).astype(np.float64)[None]
@@ -93,7 +93,7 @@ def test_a_new_estimator_is_in_references_commands_and_windows(tmp_path: Path, c
 class Fickle(ConfidentShare):
     """Its contributions depend on the other records of the window, so totals cannot be subtracted."""
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return whether each record is more confident than the window."""
         return (scores.confidence > mean_confidence).astype(np.float64)[None]
 
@@ -102,7 +102,7 @@ class Fickle(ConfidentShare):
 class Unbounded(ConfidentShare):
     """Its contributions overflow the totals."""
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return large numbers."""
         del mean_confidence
         return scores.confidence[None] * 1e9

@@ -149,7 +149,7 @@ class Failing:
         del reference, scaled
         return cls()
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return each record's confidence."""
         del mean_confidence
         return scores.confidence[None]
