@@ -17,8 +17,6 @@ from monitor.testing.oracle import check_estimator
 from tests.conftest import Ran
 from tests.strategies import synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 
 @dataclass(frozen=True, slots=True)
 class ConfidentShare:

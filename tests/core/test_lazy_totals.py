@@ -11,8 +11,6 @@ from monitor.core.totals import Gauge, totals_of
 from monitor.core.window import Bounds, SlidingWindow
 from tests.strategies import Singles, small_gauge, synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 POOL: Singles = synthetic(600, 3, seed=2, sharpness=1.2)[0]
 
 

@@ -15,8 +15,6 @@ from monitor.core.scores import in_blocks, label_outputs, outputs, scale, softma
 from monitor.testing.oracle import check_estimator
 from tests.strategies import Case, cases, named_values, synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 
 @pytest.mark.parametrize("member", ESTIMATORS, ids=lambda member: member.name)
 @settings(max_examples=40)

@@ -12,8 +12,6 @@ from monitor.core.totals import Gauge, WindowTotals, totals_of
 from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_window
 from tests.strategies import Singles, synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 
 @pytest.fixture(scope="module")
 def gauge() -> Gauge:

@@ -20,8 +20,6 @@ from monitor.core.scores import Floats, LabelledOutputs, Scores, Singles, in_blo
 from monitor.testing.oracle import Oracle
 from tests.strategies import Case, cases, named_values, synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 SIZES = (1, 2, 3, 7, 10, 20, 49, 50, 51, 199, 200, 333, 1000, 5001)
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "zero"}
 
