@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ FLOOR = 1e-12
 _TINY = float(np.finfo(np.float64).tiny)
 
 LOG_TEMPERATURE_RANGE = (-4.0, 4.0)
+
+# If one entry in more than this many is in a conformal set, adding all is faster than adding those.
+_FEW_INSIDE = 16
 
 # A block of this size, with its derived scores, fits in the CPU cache.
 _BLOCK_ELEMENTS = 1 << 16
@@ -69,16 +72,28 @@ class Scores:
         """Probabilities as float32, for comparison with thresholds."""
         return self.probabilities.astype(np.float32)
 
+    def knowing(self, **derived: Floats) -> Self:
+        """Return the scores, with some that were derived before."""
+        vars(self).update(derived)
+        return self
+
     def sets_at(self, threshold: Singles | np.float32) -> ConformalSets:
         """Return the conformal sets {j : p_j >= threshold} of every record."""
         key = float(threshold)
         if key not in self._sets:
             inside = self.comparable >= threshold
-            # 16-bit counts are several times faster than floats; no vector has 32,768 classes.
-            size = np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int16).astype(np.float64)
-            total = np.add.reduce(self.probabilities * inside, axis=0)
-            total /= np.maximum(size, 1.0)
-            self._sets[key] = ConformalSets(total, size, size == 0.0)
+            # Numbers of one record alone would be added in another order.
+            if self.records > 1 and np.count_nonzero(inside) * _FEW_INSIDE < inside.size:
+                # Few of many classes: add only those, in the same order.
+                entries = np.flatnonzero(inside)
+                records = entries % self.records
+                size = np.bincount(records, minlength=self.records).astype(np.float64)
+                total = np.bincount(records, self.probabilities.ravel()[entries], self.records)
+            else:
+                # 16-bit counts are several times faster than floats; no vector has 32,768 classes.
+                size = np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int16).astype(np.float64)
+                total = np.add.reduce(self.probabilities * inside, axis=0)
+            self._sets[key] = ConformalSets(total / np.maximum(size, 1.0), size, size == 0.0)
         return self._sets[key]
 
     def of_classes(self, classes: Integers) -> Singles:
@@ -110,7 +125,14 @@ class Outputs:
 def outputs(probabilities: Singles, temperature: float) -> Outputs:
     """Return raw and scaled scores of vectors of shape (records, classes)."""
     raw = np.ascontiguousarray(probabilities.T, dtype=np.float64)
-    return Outputs(Scores(raw), Scores(scale(raw, temperature)))
+    logs = _log_from(raw, _TINY)
+    entropy = np.add.reduce(logs * raw, axis=0)
+    # The logarithm of at least FLOOR, of numbers that were in single precision.
+    np.maximum(logs, np.log(FLOOR), out=logs)
+    logs /= temperature
+    scaled, total = _softmax(logs)
+    # The largest power is 1.
+    return Outputs(Scores(raw).knowing(negative_entropy=entropy), Scores(scaled).knowing(confidence=1.0 / total))
 
 
 def in_blocks(probabilities: Singles, temperature: float) -> Iterator[Outputs]:
@@ -129,10 +151,16 @@ def scale(probabilities: Floats, temperature: float) -> Floats:
 
 def softmax(logits: Floats) -> Floats:
     """Return probabilities of class-major logits."""
+    return _softmax(logits)[0]
+
+
+def _softmax(logits: Floats) -> tuple[Floats, Floats]:
+    """Return probabilities of class-major logits, and the sum that divides the powers."""
     powers: Floats = logits - np.max(logits, axis=0)
     np.exp(powers, out=powers)
-    powers /= np.add.reduce(powers, axis=0)
-    return powers
+    total = np.add.reduce(powers, axis=0)
+    powers /= total
+    return powers, total
 
 
 def _log_from(probabilities: Floats, floor: float) -> Floats:
