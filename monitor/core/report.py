@@ -7,7 +7,7 @@ from types import MappingProxyType
 from monitor.core.alerts import AlertStatus
 from monitor.core.estimate import Estimate, Result, WindowState
 from monitor.core.segments import Segment, name_of
-from monitor.core.totals import WindowTotals
+from monitor.core.totals import MeasuredWindows
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Report:
 class WindowSnapshot:
     """A snapshot of one window."""
 
-    totals: WindowTotals
+    totals: MeasuredWindows
     newest_at: float | None
     """The event time of the newest record, in Unix seconds."""
     usual_gap_seconds: float
