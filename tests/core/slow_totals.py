@@ -51,11 +51,11 @@ class SlowTotals:
             chosen = sorted((float(p) for p in record if np.float32(p) >= threshold), reverse=True)
             size += len(chosen)
             empty += not chosen
-            unsure += 0 if chosen else int(fixed(record.max()))
+            unsure += 0 if chosen else int(np.rint(record.max() * FIXED_POINT))
             total = 0.0
             for p in chosen:
                 total += p
-            score += int(fixed(np.float64(total / max(1, len(chosen)))))
+            score += int(np.rint(total / max(1, len(chosen)) * FIXED_POINT))
         return [score / ones, size / self.records, empty / self.records, unsure / ones]
 
 
