@@ -25,10 +25,11 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The table of ratios against an older commit, or another: make bench OLD=main
 bench: $(READY)
-	$(BIN)/python -m benchmarks.speed
-	$(BIN)/python -m benchmarks.windows
+	$(BIN)/python -m benchmarks.against $(if $(OLD),--old $(OLD))
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.kafka
 	$(BIN)/python -m benchmarks.serve
 	$(BIN)/python -m benchmarks.coverage

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from benchmarks.kafka_topic import MODEL, PARTITIONS, ingestion
-from benchmarks.windows import ratio
+from benchmarks.ratios import ratio
 from monitor.reference.reference import Reference
 from monitor.sources.kafka.kafka_options import KafkaOptions, Start
 from monitor.state.store import State
@@ -27,7 +27,7 @@ def two_against_one(broker: Topics, folder: Path, payloads: list[bytes], in_each
     print(f"\n{len(payloads):,} messages of a list of {in_each} records, shared by replicas")
     for replicas, found in rates.items():
         print(f"  {replicas} replica{'s' * (replicas > 1):38s} {max(found):12,.0f} predictions a second at best")
-    ratio("rate of two replicas over one", "", None, [two / one for one, two in zip(*rates.values(), strict=True)])
+    ratio("rate of two replicas over one", [two / one for one, two in zip(*rates.values(), strict=True)])
 
 
 def _seconds(broker: Topics, folder: Path, payloads: list[bytes], in_each: int, replicas: int) -> float:

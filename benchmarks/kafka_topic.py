@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from benchmarks.windows import outputs
+from benchmarks.measures import outputs
 from monitor.config.config import ModelOptions
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.windows import outputs
+from benchmarks.measures import outputs
 from monitor.reference.reference import Reference
 from tests.daemon.process import Process, running
 

@@ -1,19 +1,17 @@
 """The cost of a scrape: our page against prometheus_client, and the server against a plain copy over loopback."""
 
 import socket
-import statistics
 import threading
-import time
 from collections.abc import Callable
 from urllib.request import urlopen
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from benchmarks.windows import gauge_of, outputs
+from benchmarks.measures import calibration_of, outputs, seconds
+from benchmarks.ratios import HEAD, ratio
 from monitor.core.estimate import WindowState
 from monitor.core.report import ReferenceFacts, Report, SegmentReport
 from monitor.core.segments import ALL, Segment
-from monitor.core.totals import totals_of
 from monitor.sinks.prometheus_page import PrometheusSink
 from monitor.web.server.request import Page, Response
 from monitor.web.server.web_server import WebServer
@@ -24,8 +22,7 @@ SEGMENTS = 80
 
 def report() -> Report:
     """Return a report of about ten thousand series."""
-    gauge = gauge_of(10)
-    found = totals_of(gauge, outputs(1000, 10, 2)[0]).estimate()
+    found = calibration_of(10).estimate(outputs(1000, 10, 2)[0])
     segments: list[Segment] = [ALL, *((("site", f"S{number}"),) for number in range(SEGMENTS))]
     facts = ReferenceFacts("1", "", "", tuple(f"class {n}" for n in range(10)), 1000, 0.8, 1.0)
     windows = tuple(
@@ -41,13 +38,6 @@ def report() -> Report:
         for segment in segments
     )
     return Report("model", 1.0, 0.0, facts, windows)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Return the duration of a call."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 def library_page(page: bytes) -> Callable[[], bytes]:
@@ -84,13 +74,6 @@ def bare_copy(page: bytes) -> Callable[[], None]:
     return copy
 
 
-def show(name: str, bar: str, rounds: list[float], *, holds: bool | None) -> None:
-    """Print a ratio."""
-    verdict = "" if holds is None else "holds" if holds else "missed"
-    span = f"{min(rounds):.3g} to {max(rounds):.3g}"
-    print(f"{name:72} {statistics.median(rounds):8.3g}  {span:18} {bar:8} {verdict}")
-
-
 def main() -> None:
     """Run the benchmark."""
     found = report()
@@ -111,10 +94,16 @@ def main() -> None:
 
     lines = sum(1 for line in page.splitlines() if not line.startswith(b"#"))
     print(f"{lines:,} series, {len(page) / 1e6:.2f} MB; publishing and writing them: {seconds(ours) * 1e3:.1f} ms")
-    rounds = [seconds(library) / seconds(ours) for _ in range(ROUNDS)]
-    show("the library's gauges over our page, as many series", ">= 5", rounds, holds=statistics.median(rounds) >= 5)
-    rounds = [seconds(scrape) / seconds(copy) for _ in range(ROUNDS)]
-    show("a scrape over HTTP over a bare copy of the same bytes", "", rounds, holds=None)
+    print(HEAD)
+    ratio(
+        "as many gauges of the library, set and written, over our page",
+        [seconds(library) / seconds(ours) for _ in range(ROUNDS)],
+        ">= 5",
+    )
+    ratio(
+        "a scrape over HTTP over a bare copy of the same bytes through a socket",
+        [seconds(scrape) / seconds(copy) for _ in range(ROUNDS)],
+    )
     server.stop()
 
 

@@ -11,7 +11,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.measures import outputs, seconds
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.scores import label_outputs
 
@@ -28,25 +28,9 @@ REFERENCE_RECORDS = 10_000
 HERE = Path(__file__).resolve().parent
 
 
-def outputs(records: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return a calibrated model's outputs and labels."""
-    random = np.random.default_rng(seed)
-    p = np.exp(random.standard_normal((records, CLASSES), dtype=np.float32) * np.float32(2.5))
-    p /= p.sum(axis=1, keepdims=True)
-    labels = (p.cumsum(axis=1) < random.random((records, 1), dtype=np.float32)).sum(axis=1)
-    return p, np.minimum(labels, CLASSES - 1)
-
-
 def reference() -> Calibration:
     """Return a calibration of 10,000 records."""
-    return calibrate(label_outputs(*outputs(REFERENCE_RECORDS, 1)))
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Return the duration of a call."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+    return calibrate(label_outputs(*outputs(REFERENCE_RECORDS, CLASSES, 1)))
 
 
 def memory_over_input(calibration: Calibration, window: NDArray[np.float32]) -> float:
@@ -99,7 +83,7 @@ def nannyml_seconds(
 
 def against_nannyml(window: NDArray[np.float32], ours: Callable[[], object]) -> str:
     """Return the ratio of NannyML's time to ours on the same window."""
-    theirs = nannyml_seconds(*outputs(REFERENCE_RECORDS, 1), window, rounds=3)
+    theirs = nannyml_seconds(*outputs(REFERENCE_RECORDS, CLASSES, 1), window, rounds=3)
     if isinstance(theirs, str):
         return theirs
     ratios = [taken / seconds(ours) for taken in theirs]
@@ -116,7 +100,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--without-nannyml", action="store_true")
     options = parser.parse_args()
-    calibration, (window, _) = reference(), outputs(options.records, 2)
+    calibration, (window, _) = reference(), outputs(options.records, CLASSES, 2)
     ratios = []
     for _ in range(ROUNDS):
         bare = seconds(lambda: window.max(axis=1))

@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from monitor.core.calibration import calibrate
+from monitor.core.ensemble import MEMBERS, Estimates, combine
 from monitor.core.scores import label_outputs
 from monitor.core.totals import Gauge
 
@@ -74,6 +75,17 @@ def synthetic(records: int, classes: int, *, seed: int, sharpness: float = 2.0) 
     p = accepted(np.exp(random.normal(size=(records, classes)) * sharpness))
     labels = (p.cumsum(axis=1) < random.random((records, 1))).sum(axis=1)
     return p, np.minimum(labels, classes - 1)
+
+
+def named_values(found: Estimates, window: int = 0) -> dict[str, float]:
+    """Return the estimates of one window, with set sizes, consensus and disagreement, by the names of the oracle."""
+    values: dict[str, float] = {}
+    columns = (found.accuracy, found.set_size, found.empty_share)
+    for suffix, column in zip(("", ".set_size", ".empty_share"), columns, strict=True):
+        of_window = zip(found.names, column[:, window].tolist(), strict=True)
+        values |= {name + suffix: value for name, value in of_window if not np.isnan(value)}
+    consensus, disagreement = combine(np.array([[values[member]] for member in MEMBERS]))
+    return values | {"consensus": float(consensus[0]), "disagreement": float(disagreement[0])}
 
 
 @cache

@@ -4,13 +4,13 @@ Exit codes are public: 0 done, 1 failed while running, 2 bad input, reference or
 use by another process.
 """
 
+import argparse
 import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import version
 
 from monitor.cli.parser import Parser, commands_of
 from monitor.errors import CpcmonError
@@ -46,6 +46,16 @@ from a labelled set to an estimate:
 """
 
 
+class _Version(argparse.Action):
+    """Prints the version and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import
+
+        print(f"cpcmon {version('cpcmon')}")
+        parser.exit()
+
+
 def make_parser(used: Iterable[str] = tuple(_COMMANDS)) -> Parser:
     """Return the parser with all commands, and the options of the commands in `used`."""
     parser = Parser(
@@ -54,7 +64,7 @@ def make_parser(used: Iterable[str] = tuple(_COMMANDS)) -> Parser:
         " probabilities and a reference made once from a labelled set.",
         epilog=_EPILOG,
     )
-    parser.add_argument("--version", action="version", version=f"cpcmon {version('cpcmon')}", help="show the version")
+    parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="show the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for name, (module, help_) in _COMMANDS.items():
         command = commands.add_parser(name, help=help_)

@@ -11,7 +11,7 @@ from monitor.config.reading import read_config
 from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
 from monitor.errors import CpcmonError
-from monitor.evaluation.schedule import cron_problem
+from monitor.evaluation.crontab import cron_problem
 from monitor.ingest.model_state import ModelState
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Duration

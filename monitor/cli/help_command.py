@@ -17,7 +17,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the help."""
-    parser = make_parser()
+    parser = make_parser([options.about])
     known = commands_of(parser)
     if options.about is not None and options.about not in known:
         raise UsageError(Problem("help", f"one of {', '.join(known)}", repr(options.about)))

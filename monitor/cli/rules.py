@@ -9,7 +9,7 @@ from monitor.cli.parser import as_path
 from monitor.cli.run import add_config_file
 from monitor.config.reading import read_config
 from monitor.errors import Problem, UsageError
-from monitor.evaluation.schedule import cron_problem
+from monitor.evaluation.crontab import cron_problem
 from monitor.rules.rule_file import DEFAULT_JOB, rule_file
 
 

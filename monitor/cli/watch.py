@@ -14,11 +14,11 @@ from monitor.cli.inputs import add_kind_option, add_minimum_option, check_minimu
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import progress_bar
 from monitor.config.config import Config, ModelConfig, SourceConfig, Storage
-from monitor.core.estimate import Estimate, NoEstimate, Result, Why
+from monitor.core.calibration import WindowEstimate
+from monitor.core.estimate import CONSENSUS, Estimate, NoEstimate, Result, Why
 from monitor.core.intervals import Progress
 from monitor.core.scores import MOST_RECORDS
 from monitor.core.segments import ALL, Segmentation, name_of
-from monitor.core.totals import WindowTotals
 from monitor.core.window import Bounds
 from monitor.daemon.build import build
 from monitor.daemon.clock import Clock
@@ -219,28 +219,29 @@ class _Watch:
     def _print_estimates(self) -> None:
         at = self._clock()
         now = at.now
-        for name in self._ingestion.states.common:
+        for name, model in self._ingestion.states.common.items():
             snapshot = self._view.snapshot(name, now, at.running)
-            for segment, window in snapshot.windows.items():
-                totals = window.totals
-                result = self._estimate(totals)
+            estimates = model.options.reference.calibration.estimate_windows(snapshot.measured)
+            for index, segment in enumerate(snapshot.segments):
+                records = int(estimates.records[index])
+                result = self._consensus(estimates.window(index))
                 answer: dict[str, Any] = {"time": round(now, 3), "model": name, "segment": name_of(segment)}
-                answer |= {"records": totals.records, "accuracy": None, "lower": None, "upper": None}
+                answer |= {"records": records, "accuracy": None, "lower": None, "upper": None}
                 if isinstance(result, Estimate):
                     answer["accuracy"] = result.accuracy
                     if result.interval is not None:
                         answer |= {"lower": result.interval.lower, "upper": result.interval.upper}
                 else:
-                    answer["reason"] = result.why.value if totals.records else "no records"
+                    answer["reason"] = result.why.value if records else "no records"
                     answer["minimum_records"] = self._minimum
                 if segment == ALL:
                     answer |= {"rejected": self._rejected(), "degraded_input": snapshot.input.degraded}
                 print(json.dumps(answer) if self._as_json else _line(answer), flush=True)
 
-    def _estimate(self, totals: WindowTotals) -> Result:
-        if totals.records < self._minimum:
-            return NoEstimate(Why.TOO_FEW_RECORDS, totals.records, minimum_records=self._minimum)
-        return totals.estimate()["consensus"]
+    def _consensus(self, found: WindowEstimate) -> Result:
+        if found.records < self._minimum:
+            return NoEstimate(Why.TOO_FEW_RECORDS, found.records, minimum_records=self._minimum)
+        return found[CONSENSUS]
 
     def _rejected(self) -> int:
         return self._view.counters().records_rejected.total()

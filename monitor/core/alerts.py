@@ -7,11 +7,21 @@ While a window cannot be evaluated, its alerts keep their phase.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from monitor.core.estimate import CONSENSUS, Estimate, Result, WindowState
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.core.estimate import CONSENSUS, STATES, WindowState
+from monitor.core.scores import Floats
+
+Flags = NDArray[np.bool_]
+Codes = NDArray[np.uint8]
+"""Indexes into a list of names."""
+
+_OK, _ERROR, _CATCHING_UP = map(STATES.index, (WindowState.OK, WindowState.ERROR, WindowState.CATCHING_UP))
 
 _WHOLE = "all"
 CHANCE_MARGIN = 1.5
@@ -147,22 +157,34 @@ class AlertPhase(StrEnum):
     """Still firing, but beyond the threshold and its hysteresis."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlertFacts:
-    """The input of alerts: one window at one evaluation."""
+PHASES = tuple(AlertPhase)
+"""Columns hold phases as indexes into it."""
 
-    state: WindowState
+
+@dataclass(frozen=True, slots=True)
+class Dwell:
+    """What a dwell is measured by: one window at one evaluation."""
+
     records: int
     """Records in the window."""
     new_records: int
     """Records since the previous evaluation."""
-    quiet_seconds: float
-    """Running time since the last record."""
     elapsed_seconds: float
     """Running time since the previous evaluation; 0 for the first one."""
-    results: Mapping[str, Result]
-    disagreement: float | None = None
-    chance_disagreement: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowFacts:
+    """The input of alerts: the windows of a model at one evaluation, as columns."""
+
+    states: Codes
+    """Indexes into STATES."""
+    quiet_seconds: Floats
+    ends: Callable[[str, On], Floats]
+    """Returns the value or an end of the interval of an estimator; NaN without an estimate."""
+    disagreement: Floats
+    """NaN for none."""
+    chance_disagreement: Floats
     degraded: bool = False
     reference_accuracy: float | None = None
 
@@ -208,49 +230,51 @@ class AlertStatus:
         return self.phase is AlertPhase.FIRING or self.phase is AlertPhase.RECOVERING
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    """The condition of a rule now. Within the hysteresis, neither is true."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditions:
+    """The condition of a rule in each window. Within the hysteresis it is neither bad nor well."""
 
-    bad: bool
-    well: bool
-    value: float | None = None
+    known: Flags
+    """Whether it can be evaluated."""
+    bad: Flags
+    well: Flags
+    value: Floats
+    """The value compared; NaN if there is none, or it cannot be compared."""
+    threshold: Floats
+    """NaN if there is none, or it is unknown."""
 
 
-def step(rule: AlertRule, before: AlertState, facts: AlertFacts, now: float) -> AlertState:
-    """Return the state of an alert after an evaluation. `now` is only stored; no decision depends on it."""
-    condition = _condition(rule, facts)
-    if condition is None:
-        return before
+def step(rule: AlertRule, before: AlertState, dwell: Dwell, now: float, *, bad: bool, well: bool) -> AlertState:
+    """Return the state of an alert after an evaluation in which its condition is known.
+
+    `now` is only stored; no decision depends on it.
+    """
     fingerprint = rule.fingerprint
     if before.rule != fingerprint:
-        before = _after_rule_change(fingerprint, before, condition, now)
-    after = _next(before, condition, facts, now)
-    if after.phase is AlertPhase.PENDING and _has_dwelt(rule, after, facts):
+        before = _after_rule_change(fingerprint, before, now, bad=bad)
+    after = _next(before, dwell, now, bad=bad, well=well)
+    if after.phase is AlertPhase.PENDING and _has_dwelt(rule, after, dwell):
         return AlertState(AlertPhase.FIRING, now, rule=fingerprint)
-    if after.phase is AlertPhase.RECOVERING and (rule.kind is AlertType.SILENT or _has_dwelt(rule, after, facts)):
+    if after.phase is AlertPhase.RECOVERING and (rule.kind is AlertType.SILENT or _has_dwelt(rule, after, dwell)):
         return AlertState(AlertPhase.OK, now, rule=fingerprint)
     return after
 
 
-def status(rule: AlertRule, state: AlertState, facts: AlertFacts) -> AlertStatus:
-    """Return the status of an alert after its step."""
-    condition = _condition(rule, facts)
+def quiet(rule: AlertRule) -> AlertStatus:
+    """Return the status of an alert that never fired."""
     return AlertStatus(
         alert=rule.name,
         kind=rule.kind,
         severity=rule.severity,
-        phase=state.phase,
-        since=state.since,
-        held=condition is None,
+        phase=AlertPhase.OK,
+        since=0.0,
+        held=False,
         estimator=rule.estimator if rule.kind is AlertType.ACCURACY else None,
-        threshold=_threshold(rule, facts),
-        value=None if condition is None else condition.value,
         upward=rule.upward,
     )
 
 
-def _after_rule_change(fingerprint: str, before: AlertState, condition: _Condition, now: float) -> AlertState:
+def _after_rule_change(fingerprint: str, before: AlertState, now: float, *, bad: bool) -> AlertState:
     """Return the state of an alert after its rule changed."""
     anew = AlertState(AlertPhase.OK, now, rule=fingerprint)
     match before.phase:
@@ -259,83 +283,72 @@ def _after_rule_change(fingerprint: str, before: AlertState, condition: _Conditi
         case AlertPhase.PENDING:
             return anew
         case AlertPhase.FIRING | AlertPhase.RECOVERING:
-            return replace(anew, phase=AlertPhase.FIRING, since=before.since) if condition.bad else anew
+            return replace(anew, phase=AlertPhase.FIRING, since=before.since) if bad else anew
 
 
-def _next(before: AlertState, condition: _Condition, facts: AlertFacts, now: float) -> AlertState:
+def _next(before: AlertState, dwell: Dwell, now: float, *, bad: bool, well: bool) -> AlertState:
     """Return the next state, without checking the dwell."""
     match before.phase:
         case AlertPhase.OK:
             # Only records after this evaluation confirm the condition.
-            return AlertState(AlertPhase.PENDING, now, rule=before.rule) if condition.bad else before
+            return AlertState(AlertPhase.PENDING, now, rule=before.rule) if bad else before
         case AlertPhase.PENDING:
-            return _extended(before, facts) if condition.bad else AlertState(AlertPhase.OK, now, rule=before.rule)
+            return _extended(before, dwell) if bad else AlertState(AlertPhase.OK, now, rule=before.rule)
         case AlertPhase.FIRING:
-            return AlertState(AlertPhase.RECOVERING, before.since, rule=before.rule) if condition.well else before
+            return AlertState(AlertPhase.RECOVERING, before.since, rule=before.rule) if well else before
         case AlertPhase.RECOVERING:
             firing = AlertState(AlertPhase.FIRING, before.since, rule=before.rule)
-            return _extended(before, facts) if condition.well else firing
+            return _extended(before, dwell) if well else firing
 
 
-def _extended(before: AlertState, facts: AlertFacts) -> AlertState:
+def _extended(before: AlertState, dwell: Dwell) -> AlertState:
     return replace(
         before,
-        dwell_seconds=before.dwell_seconds + facts.elapsed_seconds,
-        dwell_records=before.dwell_records + facts.new_records,
+        dwell_seconds=before.dwell_seconds + dwell.elapsed_seconds,
+        dwell_records=before.dwell_records + dwell.new_records,
     )
 
 
-def _has_dwelt(rule: AlertRule, state: AlertState, facts: AlertFacts) -> bool:
+def _has_dwelt(rule: AlertRule, state: AlertState, dwell: Dwell) -> bool:
     if state.dwell_seconds < rule.for_seconds:
         return False
     if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT}:
         return True
     # Without new records the timer alone does not fire.
-    return facts.new_records > 0 and state.dwell_records >= rule.new_records_of(facts.records)
+    return dwell.new_records > 0 and state.dwell_records >= rule.new_records_of(dwell.records)
 
 
-def _condition(rule: AlertRule, facts: AlertFacts) -> _Condition | None:
-    """Return the condition; None if it cannot be evaluated."""
-    match rule.kind:
-        case AlertType.SILENT | AlertType.DEGRADED_INPUT if facts.state is WindowState.CATCHING_UP:
-            return None
-        case AlertType.SILENT:
-            quiet = facts.quiet_seconds > rule.after_seconds
-            # Not by new records: those that arrived while the alert was held would be missed.
-            return _Condition(bad=quiet, well=not quiet)
-        case AlertType.DEGRADED_INPUT:
-            return _Condition(bad=facts.degraded, well=not facts.degraded)
-        case AlertType.ACCURACY | AlertType.DISAGREEMENT:
-            return _compared(rule, facts)
+def conditions(rule: AlertRule, facts: WindowFacts) -> Conditions:
+    """Return the condition of a rule in each window."""
+    nothing = np.full(len(facts.states), np.nan)
+    if rule.kind is AlertType.ACCURACY or rule.kind is AlertType.DISAGREEMENT:
+        return _compared(rule, facts)
+    if rule.kind is AlertType.SILENT:
+        # Not by new records: those that arrived while the alert was held would be missed.
+        bad = facts.quiet_seconds > rule.after_seconds
+    else:
+        bad = np.full(len(facts.states), facts.degraded)
+    return Conditions(facts.states != _CATCHING_UP, bad, ~bad, nothing, nothing)
 
 
-def _compared(rule: AlertRule, facts: AlertFacts) -> _Condition | None:
+def _compared(rule: AlertRule, facts: WindowFacts) -> Conditions:
+    threshold = _thresholds(rule, facts)
+    value = facts.ends(rule.estimator, rule.on) if rule.kind is AlertType.ACCURACY else facts.disagreement
     # In state error one estimator failed; rules on the others still apply.
-    if facts.state not in {WindowState.OK, WindowState.ERROR}:
-        return None
-    value = _end(rule, facts) if rule.kind is AlertType.ACCURACY else facts.disagreement
-    threshold = _threshold(rule, facts)
-    if value is None or threshold is None or not (math.isfinite(value) and math.isfinite(threshold)):
-        return None
+    has_results = (facts.states == _OK) | (facts.states == _ERROR)
+    known: Flags = has_results & np.isfinite(value) & np.isfinite(threshold)
+    value = np.where(known, value, np.nan)
     # At most half way to the end of the scale, or an alert near 0 or 1 could not recover.
     if rule.upward:
-        recovered = threshold - min(rule.hysteresis, threshold / 2.0)
-        return _Condition(bad=value > threshold, well=value <= recovered, value=value)
-    recovered = threshold + min(rule.hysteresis, (1.0 - threshold) / 2.0)
-    return _Condition(bad=value < threshold, well=value >= recovered, value=value)
+        recovered = threshold - np.minimum(rule.hysteresis, threshold / 2.0)
+        return Conditions(known, value > threshold, value <= recovered, value, threshold)
+    recovered = threshold + np.minimum(rule.hysteresis, (1.0 - threshold) / 2.0)
+    return Conditions(known, value < threshold, value >= recovered, value, threshold)
 
 
-def _end(rule: AlertRule, facts: AlertFacts) -> float | None:
-    """Return the value that the rule compares; None without an estimate."""
-    found = facts.results.get(rule.estimator)
-    if not isinstance(found, Estimate):
-        return None
-    if rule.on is On.VALUE or found.interval is None:
-        return found.accuracy
-    return found.interval.lower if rule.on is On.LOWER else found.interval.upper
-
-
-def _threshold(rule: AlertRule, facts: AlertFacts) -> float | None:
+def _thresholds(rule: AlertRule, facts: WindowFacts) -> Floats:
     if rule.kind is AlertType.DISAGREEMENT and rule.above is None:
-        return None if facts.chance_disagreement is None else CHANCE_MARGIN * facts.chance_disagreement
-    return rule.threshold(facts.reference_accuracy)
+        chance: Floats = CHANCE_MARGIN * facts.chance_disagreement
+        return chance
+    found = rule.threshold(facts.reference_accuracy)
+    return np.full(len(facts.states), np.nan if found is None else found)

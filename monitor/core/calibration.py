@@ -1,13 +1,24 @@
 """The calibration from a labelled reference: accuracy, temperature, calibrated estimators, interval tables."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from monitor.core.ensemble import CalibratedEstimator, Failed, Measured, Variants, calibrate_all, estimate_all, measure
-from monitor.core.estimate import CONSENSUS, Estimate, NoEstimate, Result, Why
+from monitor.core.ensemble import (
+    CalibratedEstimator,
+    Estimates,
+    Failed,
+    MeasuredWindows,
+    Variants,
+    calibrate_all,
+    estimate_all,
+    measure,
+)
+from monitor.core.estimate import CONSENSUS, Interval, NoEstimate, Result, Why
 from monitor.core.estimators.confidence import DifferenceOfConfidences
-from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, replay
-from monitor.core.scores import LabelledOutputs, Outputs, Singles, in_blocks
+from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress
+from monitor.core.replay import replay
+from monitor.core.scores import Floats, LabelledOutputs, Outputs, Singles, in_blocks
 
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "skip"}
 """The variants of the paper."""
@@ -39,6 +50,29 @@ class WindowEstimate(Mapping[str, Result]):
     def __len__(self) -> int:
         """Return the number of estimators."""
         return len(self.estimators)
+
+
+def or_none(value: float) -> float | None:
+    """Return a number of a column; None for NaN."""
+    return None if math.isnan(value) else float(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowEstimates(Estimates):
+    """The estimates of all estimators, then the consensus, for windows of one model, with intervals."""
+
+    lower: Floats
+    upper: Floats
+    disagreement: Floats
+    """By window; NaN if there is none."""
+    chance_disagreement: Floats
+
+    def window(self, index: int) -> WindowEstimate:
+        """Return the results for one window."""
+        bounds = zip(self.lower[:, index].tolist(), self.upper[:, index].tolist(), strict=True)
+        results = self.results(index, [Interval(*pair) for pair in bounds])
+        spread, chance = or_none(self.disagreement[index]), or_none(self.chance_disagreement[index])
+        return WindowEstimate(int(self.records[index]), results, spread, chance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +110,30 @@ class Calibration:
         if probabilities.size <= _KEPT_ELEMENTS:
             kept = list(in_blocks(probabilities, self.temperature))
         blocks = lambda: kept if kept is not None else in_blocks(probabilities, self.temperature)  # noqa: E731
-        return self.estimate_from(measure(self.estimators, blocks), variants)
+        return self.estimate_windows(measure(self.estimators, blocks), variants).window(0)
 
-    def estimate_from(
-        self, window: Measured, variants: Variants | None = None, failed: Failed | None = None
-    ) -> WindowEstimate:
-        """Return all estimates for a measured window.
+    def estimate_windows(
+        self, windows: MeasuredWindows, variants: Variants | None = None, failed: Failed | None = None
+    ) -> WindowEstimates:
+        """Return all estimates for measured windows.
 
         With `failed`, it is called for each estimator that fails, and the others still return results.
         """
-        found = estimate_all(self.estimators, variants or {}, window, failed)
-        results = {
-            name: self._with_interval(found.chosen[name].form.full_name, result)
-            for name, result in found.results.items()
-        }
-        results[CONSENSUS] = self._with_interval(CONSENSUS, found.consensus)
-        chance = self.intervals.chance_disagreement(window.records) if window.records else None
-        return WindowEstimate(window.records, results, found.disagreement, chance)
-
-    def _with_interval(self, name: str, result: Result) -> Result:
-        if not isinstance(result, Estimate):
-            return result
-        interval = self.intervals.interval(name, result.accuracy, result.records)
-        return Estimate(result.accuracy, result.records, interval, result.prediction_sets, result.unclipped)
+        found, disagreement = estimate_all(self.estimators, variants or {}, windows, failed)
+        lower, upper, chance = self.intervals.bounds(found.names, found.accuracy, found.records)
+        return WindowEstimates(
+            (*(one.form.name for one in self.estimators), CONSENSUS),
+            found.records,
+            found.accuracy,
+            found.unclipped,
+            found.set_size,
+            found.empty_share,
+            found.why,
+            lower,
+            upper,
+            disagreement,
+            chance,
+        )
 
 
 def calibrate(

@@ -1,20 +1,19 @@
-"""All estimators together: calibration on a reference, estimation for a window."""
+"""All estimators together: calibration on a reference, estimation for windows."""
 
-import math
-import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from monitor.core.estimate import Estimate, NoEstimate, Result, Why
+from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
-from monitor.core.estimators.base import Means
-from monitor.core.scores import Floats, LabelledOutputs, Outputs
+from monitor.core.estimators.conformal import Conformal
+from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs
 
-Failed = Callable[[str, Exception], None]
-"""Called with the name and error of an estimator that failed. Without it, a failure is raised."""
+Failed = Callable[[str, Exception, int], None]
+"""Called with the name and error of an estimator that failed, and on how many windows. Without it, a failure is raised."""
 
 Variants = Mapping[str, str]
 """Which variant of an estimator to use, by its name: `{"cpc_ac": "skip"}`."""
@@ -51,38 +50,43 @@ def choose(ready: CalibratedEstimator, variant: str | None) -> CalibratedEstimat
     return CalibratedEstimator(replace(ready.form, variant=variant), replace(cast("Any", ready.estimator), **fields))
 
 
-class Measured(Protocol):
-    """A measured window, as the estimators need it."""
+class MeasuredWindows(Protocol):
+    """Measured windows of a model, as the estimators need them. Windows without records have any finite means."""
 
     @property
-    def records(self) -> int:
-        """Number of records."""
+    def records(self) -> Integers:
+        """Number of records of each window."""
         ...
 
-    def mean_confidence(self, *, scaled: bool) -> float:
-        """Return the mean confidence, raw or scaled, of a window of at least one record."""
+    def mean_confidence(self, *, scaled: bool) -> Floats:
+        """Return the mean confidence of each window, raw or scaled."""
         ...
 
-    def means(self, one: CalibratedEstimator) -> Means:
-        """Return the means of an estimator's contributions."""
+    def means(self, one: CalibratedEstimator) -> Floats:
+        """Return the means of an estimator's contributions, shape (rows, windows)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRecords:
-    """A window measured from its records."""
+    """Windows measured from their records."""
 
-    records: int
-    confidence: tuple[float, float]
+    records: Integers
+    confidence: Floats
+    """Sums of the confidences, raw and scaled, shape (2, windows)."""
     sums: Mapping[str, Floats]
+    """Sums of the contributions by form, shape (rows, windows)."""
 
-    def mean_confidence(self, *, scaled: bool) -> float:
-        """Return the mean confidence."""
-        return self.confidence[int(scaled)]
+    def mean_confidence(self, *, scaled: bool) -> Floats:
+        """Return the mean confidences."""
+        return self._mean(self.confidence[int(scaled)])
 
-    def means(self, one: CalibratedEstimator) -> Means:
+    def means(self, one: CalibratedEstimator) -> Floats:
         """Return the means of an estimator's contributions."""
-        return [float(total) / self.records for total in self.sums[one.form.name]]
+        return self._mean(self.sums[one.form.name])
+
+    def _mean(self, sums: Floats) -> Floats:
+        return np.asarray(sums / np.maximum(self.records, 1))
 
 
 def measure(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> MeasuredRecords:
@@ -94,9 +98,7 @@ def measure(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[
     for block in blocks():
         records += block.records
         confidence += [block.raw.confidence.sum(), block.scaled.confidence.sum()]
-    if records == 0:
-        return MeasuredRecords(0, (0.0, 0.0), {})
-    raw, scaled = (float(total) / records for total in confidence)
+    raw, scaled = (confidence / max(records, 1)).tolist()
     # Variants of a form share their sums.
     summed = {one.form.name: one for one in ready}
     sums: dict[str, Any] = dict.fromkeys(summed, 0.0)
@@ -105,44 +107,116 @@ def measure(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[
             scores = block.scores(scaled=one.form.scaled)
             rows = one.estimator.contributions(scores, scaled if one.form.scaled else raw)
             sums[name] += np.add.reduce(rows, axis=1)
-    return MeasuredRecords(records, (raw, scaled), sums)
+    columns = {name: np.reshape(total, (-1, 1)) for name, total in sums.items()}
+    return MeasuredRecords(np.array([records]), confidence[:, None], columns)
 
 
-def results_of_measured(
-    ready: Iterable[CalibratedEstimator], window: Measured, failed: Failed | None = None
-) -> dict[str, Result]:
-    """Return the results for a measured window; with `failed`, a failing estimator does not affect the others."""
-    records = window.records
-    if records == 0:
-        return {one.form.full_name: NoEstimate(Why.TOO_FEW_RECORDS, 0) for one in ready}
-    confidence = [window.mean_confidence(scaled=scaled) for scaled in (False, True)]
-    results: dict[str, Result] = {}
-    for one in ready:
-        name = one.form.full_name
-        try:
-            results[name] = _checked(
-                name, one.estimator.estimate(window.means(one), records, confidence[one.form.scaled])
-            )
-        except Exception as error:
+Codes = NDArray[np.uint8]
+
+_WHY = (None, *Why)
+TOO_FEW_RECORDS, ALL_SETS_EMPTY, ERROR = (
+    _WHY.index(why) for why in (Why.TOO_FEW_RECORDS, Why.ALL_SETS_EMPTY, Why.ERROR)
+)
+
+# The accuracy of a reference changed by less than 1; anything else is not an accuracy, a percentage for example.
+_LOWEST, _HIGHEST = -1.0, 2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimates:
+    """Estimates of windows, as columns: a row an estimator, a column a window."""
+
+    names: tuple[str, ...]
+    records: Integers
+    accuracy: Floats
+    """NaN if there is none."""
+    unclipped: Floats
+    """Before clipping to 0 and 1; NaN if there is none."""
+    set_size: Floats
+    """The mean size of conformal sets; NaN without sets."""
+    empty_share: Floats
+    why: Codes
+    """0 for an estimate, otherwise 1 plus the index of the reason in `Why`."""
+
+    def results(self, window: int, intervals: Iterable[Interval | None] | None = None) -> dict[str, Result]:
+        """Return the results for one window by name."""
+        records = int(self.records[window])
+        columns = (self.accuracy, self.unclipped, self.set_size, self.empty_share, self.why)
+        rows = zip(*(column[:, window].tolist() for column in columns), strict=True)
+        found: dict[str, Result] = {}
+        for name, row, interval in zip(self.names, rows, intervals or [None] * len(self.names), strict=True):
+            accuracy, unclipped, size, empty, code = row
+            # NaN differs from itself.
+            sets = PredictionSets(size, empty) if size == size else None  # noqa: PLR0124
+            why = _WHY[code]
+            if why is None:
+                found[name] = Estimate(accuracy, records, interval, sets, None if accuracy == unclipped else unclipped)
+            else:
+                found[name] = NoEstimate(why, records, sets)
+        return found
+
+
+def estimate_forms(
+    ready: Iterable[CalibratedEstimator], windows: MeasuredWindows, failed: Failed | None = None
+) -> Estimates:
+    """Return the estimates of measured windows; with `failed`, a failing estimator does not affect the others."""
+    ready = tuple(ready)
+    names = tuple(one.form.full_name for one in ready)
+    columns, why = _columns(ready, windows, failed)
+    return _estimates(names, windows.records, columns, why)
+
+
+def _estimates(names: tuple[str, ...], records: Integers, columns: Floats, why: Codes) -> Estimates:
+    accuracy, unclipped, set_size, empty_share = columns
+    return Estimates(names, records, accuracy, unclipped, set_size, empty_share, why)
+
+
+def _columns(
+    ready: Sequence[CalibratedEstimator], windows: MeasuredWindows, failed: Failed | None
+) -> tuple[Floats, Codes]:
+    """Return accuracies, unclipped, set sizes and shares of empty sets, shape (4, estimators, windows); and `why`."""
+    records = windows.records
+    columns = np.full((4, len(ready), len(records)), np.nan)
+    accuracies, values, sizes, empty = columns
+    errors: dict[int, Exception] = {}
+    if records.any():
+        confidence = [windows.mean_confidence(scaled=scaled) for scaled in (False, True)]
+        for row, one in enumerate(ready):
+            try:
+                means = windows.means(one)
+                values[row] = one.estimator.estimate(means, confidence[one.form.scaled])
+                if isinstance(one.estimator, Conformal):
+                    sizes[row], empty[row] = means[1], means[2]
+            except Exception as error:
+                if failed is None:
+                    raise
+                values[row] = np.nan
+                errors[row] = error
+    why = np.zeros(values.shape, dtype=np.uint8)
+    # False for NaN.
+    valid = (values >= _LOWEST) & (values <= _HIGHEST)
+    if not (valid.all() and records.all()):
+        why[~valid] = ERROR
+        why[np.isnan(values) & (empty == 1.0)] = ALL_SETS_EMPTY
+        why[:, records == 0] = TOO_FEW_RECORDS
+        for row in np.flatnonzero((why == ERROR).any(axis=1)).tolist():
+            wrong = why[row] == ERROR
+            name, found = ready[row].form.full_name, values[row, wrong][0]
+            problem = errors.get(row) or ArithmeticError(f"{name}: expected an accuracy from 0 to 1, found {found}")
             if failed is None:
-                raise
-            failed(name, error)
-            results[name] = NoEstimate(Why.ERROR, records)
-    return results
-
-
-def _checked(name: str, result: Result) -> Result:
-    """Raise ArithmeticError for a value that is not an accuracy, such as NaN."""
-    if isinstance(result, Estimate) and not (0.0 <= result.accuracy <= 1.0 and math.isfinite(result.total)):
-        found = result.accuracy if result.unclipped is None else result.unclipped
-        raise ArithmeticError(f"{name}: expected an accuracy from 0 to 1, found {found!r}")
-    return result
+                raise problem
+            failed(name, problem, int(np.count_nonzero(wrong)))
+        values[why != 0] = np.nan
+        without = (why == ERROR) | (why == TOO_FEW_RECORDS)
+        sizes[without] = empty[without] = np.nan
+    np.minimum(1.0, np.maximum(0.0, values), out=accuracies)
+    return columns, why
 
 
 def results_of(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
-    """Measure a window and return its results."""
+    """Measure a window and return its results by full name."""
     ready = tuple(ready)
-    return results_of_measured(ready, measure(ready, blocks))
+    return estimate_forms(ready, measure(ready, blocks)).results(0)
 
 
 MEMBERS = (
@@ -156,51 +230,43 @@ MEMBERS = (
 """The members. Each returns the reference accuracy on the reference itself."""
 
 
-def consensus(accuracies: Mapping[str, float]) -> float:
-    """Return the lower quartile of the members: under shift they all tend to be too high.
+def combine(accuracies: Floats) -> tuple[Floats, Floats]:
+    """Return the consensus of the six members, and their disagreement, from rows in the order of MEMBERS.
 
-    Like its members, it does not detect confident errors.
+    The consensus is the lower quartile of the members: under shift they all tend to be too high. Like its members, it does
+    not detect confident errors. The disagreement is the highest minus the lowest member; if it is large, no estimate is
+    reliable. Both are NaN if a member is.
     """
-    return statistics.quantiles([accuracies[member] for member in MEMBERS], n=4, method="inclusive")[0]
-
-
-def disagreement(accuracies: Mapping[str, float]) -> float:
-    """Return the highest minus the lowest member. If it is large, no estimate is reliable."""
-    values = [accuracies[member] for member in MEMBERS]
-    return max(values) - min(values)
-
-
-def combine(results: Mapping[str, Result]) -> tuple[Result, float | None]:
-    """Return the consensus of the members, and their disagreement; a reason if a member has no estimate."""
-    values: dict[str, float] = {}
-    for member in MEMBERS:
-        result = results[member]
-        if isinstance(result, NoEstimate):
-            return result, None
-        values[member] = result.accuracy
-    records = next(iter(results.values())).records
-    return Estimate(consensus(values), records), disagreement(values)
-
-
-@dataclass(frozen=True, slots=True)
-class EnsembleResult:
-    """The results of the chosen forms, the consensus and the disagreement."""
-
-    chosen: Mapping[str, CalibratedEstimator]
-    results: Mapping[str, Result]
-    """By name, without the variant."""
-    consensus: Result
-    disagreement: float | None
+    rising = np.sort(accuracies, axis=0)
+    # NaN is sorted last.
+    spread = rising[5] - rising[0]
+    # The lower quartile of six is a quarter of the way from the second to the third.
+    return np.where(np.isnan(spread), np.nan, (rising[1] * 3.0 + rising[2]) / 4.0), spread
 
 
 def estimate_all(
-    ready: Iterable[CalibratedEstimator], variants: Variants, window: Measured, failed: Failed | None = None
-) -> EnsembleResult:
-    """Return the results in the chosen variants; the consensus always uses the default ones."""
+    ready: Iterable[CalibratedEstimator],
+    variants: Variants,
+    windows: MeasuredWindows,
+    failed: Failed | None = None,
+) -> tuple[Estimates, Floats]:
+    """Return the estimates in the chosen variants, then the consensus, by full name; and the disagreement.
+
+    The consensus always uses the default variants.
+    """
     default = tuple(ready)
-    chosen = {one.form.name: choose(one, variants.get(one.form.member.name)) for one in default}
-    others = [one for one in chosen.values() if one.form.variant is not None]
-    results = results_of_measured([*default, *others], window, failed)
-    return EnsembleResult(
-        chosen, {name: results[one.form.full_name] for name, one in chosen.items()}, *combine(results)
-    )
+    chosen = [choose(one, variants.get(one.form.member.name)) for one in default]
+    every = (*default, *(one for one in chosen if one.form.variant is not None))
+    columns, why = _columns(every, windows, failed)
+    place = {one.form.full_name: row for row, one in enumerate(every)}
+    members = [place[member] for member in MEMBERS]
+    consensus, spread = combine(columns[0, members])
+    reasons = why[members]
+    # The reason of the first member that has one.
+    reason = reasons[(reasons != 0).argmax(axis=0), np.arange(len(spread))]
+    rows = [place[one.form.full_name] for one in chosen]
+    last = np.full((4, 1, len(spread)), np.nan)
+    last[:2] = consensus
+    names = (*(one.form.full_name for one in chosen), CONSENSUS)
+    columns, why = np.concatenate([columns[:, rows], last], axis=1), np.concatenate([why[rows], reason[None]])
+    return _estimates(names, windows.records, columns, why), spread

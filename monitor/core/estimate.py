@@ -77,17 +77,6 @@ class NoEstimate(NamedTuple):
 Result = Estimate | NoEstimate
 
 
-def clipped_estimate(value: float, records: int, prediction_sets: PredictionSets | None = None) -> Estimate:
-    """Return the estimate of a value, clipped to 0 and 1."""
-    accuracy = clipped(value)
-    return Estimate(accuracy, records, None, prediction_sets, None if accuracy == value else value)
-
-
-def clipped(accuracy: float) -> float:
-    """Return an accuracy clipped to 0 and 1."""
-    return min(1.0, max(0.0, accuracy))
-
-
 class WindowState(StrEnum):
     """Whether a window has a valid estimate, or why not. A closed list of label values."""
 
@@ -109,6 +98,9 @@ class WindowState(StrEnum):
     ERROR = "error"
     """The estimation failed."""
 
+
+STATES = tuple(WindowState)
+"""Columns hold states as indexes into it."""
 
 _TINY = 1e-300
 _EXACT = 1e-15

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from math import floor, nan
+from math import floor
 from sys import intern
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.estimate import CONSENSUS, Estimate, WindowState
-from monitor.core.report import Report, SegmentReport
+from monitor.core.estimate import STATES, WindowState
+from monitor.core.report import Report
 from monitor.core.scores import Floats, Integers, Singles
 from monitor.core.segments import ALL, name_of
 
@@ -58,7 +58,6 @@ class Series:
         return len(self.at)
 
 
-STATES = tuple(WindowState)
 MOST_SEGMENTS = 2_000
 """Only the first segments have a history."""
 _FINGERPRINT_DIGITS = 12
@@ -93,25 +92,19 @@ class Frame:
 
 def frame_of(report: Report, at: float, through: int, names: tuple[str, ...] = ()) -> Frame:
     """Return the frame of a report; `names` are those of the previous frame, shared if equal."""
-    segments = report.segments[:MOST_SEGMENTS]
-    found = tuple(intern(one.name) for one in segments)
+    windows = report.windows
+    found, estimates = windows.names[:MOST_SEGMENTS], windows.estimates
+    spread = np.where(np.isnan(windows.consensus(estimates.accuracy)), np.nan, estimates.disagreement)
+    numbers = [*map(windows.consensus, (estimates.accuracy, estimates.lower, estimates.upper)), spread]
     return Frame(
         at,
         through,
-        names if found == names else found,
-        np.array([STATES.index(one.state) for one in segments], dtype=np.uint8),
-        np.array([_numbers(one) for one in segments], dtype=np.float32).reshape(-1, POINT_ROWS).T.copy(),
-        np.array([min(one.records, _MOST_RECORDS) for one in segments], dtype=np.uint32),
+        names if found == names else tuple(map(intern, found)),
+        windows.states[:MOST_SEGMENTS].copy(),
+        np.array(numbers, dtype=np.float32)[:, :MOST_SEGMENTS].copy(),
+        np.minimum(windows.records[:MOST_SEGMENTS], _MOST_RECORDS).astype(np.uint32),
         "" if report.reference is None else intern(report.reference.fingerprint[:_FINGERPRINT_DIGITS]),
     )
-
-
-def _numbers(report: SegmentReport) -> tuple[float, float, float, float]:
-    result = report.results.get(CONSENSUS)
-    if not report.valid or not isinstance(result, Estimate):
-        return nan, nan, nan, nan
-    lower, upper = (nan, nan) if result.interval is None else result.interval
-    return result.accuracy, lower, upper, nan if report.disagreement is None else report.disagreement
 
 
 def folded(stretch: Frame | None, new: Frame) -> Frame:

@@ -1,25 +1,13 @@
-"""The error of an estimate by chance, from replaying the reference against itself.
-
-Each replay splits the reference into a pseudo-reference and held-out records, calibrates every estimator on the first, and
-estimates windows of several sizes from the second, whose accuracy is known. The bias of an estimator on its own reference
-is subtracted in the replay and in use. So the spread of the errors includes every effect of chance: on the window, on the
-thresholds, and on the bias itself.
-
-The interval covers chance, not shift. The temperature is not fitted again in each replay: its effect cancels to first
-order between the window and the bias, and does not show in the coverage measured by `benchmarks/coverage.py`.
-"""
+"""Intervals of estimates, from the errors by chance that the replays of the reference found."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
-from monitor.core.ensemble import CalibratedEstimator, calibrate_all, combine, results_of, with_variants
-from monitor.core.estimate import CONSENSUS, Estimate, Interval, Result, clipped
-from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs
+from monitor.core.scores import Floats, Integers
 
 Progress = Callable[[float], None]
 """Called with the completed share of the work."""
@@ -27,14 +15,6 @@ Progress = Callable[[float], None]
 DEFAULT_LEVEL = 0.95
 LEVELS = (0.5, 0.99)
 """The supported levels: above the upper one, too few errors decide."""
-
-_REPLAYS = 200
-_WINDOWS_PER_SIZE = 3
-_FEWEST_RECORDS = 20
-"""With a smaller reference, intervals are the whole range."""
-_FEWEST_ERRORS = 40
-_SEED = 20220722
-_MOST_REACHES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,161 +36,73 @@ class IntervalTables:
     errors: Mapping[str, ErrorQuantiles]
     disagreement: Floats
 
-    def interval(self, name: str, accuracy: float, records: int) -> Interval:
-        """Return the interval for an estimate from a window of this many records."""
+    def bounds(self, names: tuple[str, ...], accuracy: Floats, records: Integers) -> tuple[Floats, Floats, Floats]:
+        """Return the lower and upper bounds of estimates, shape (names, windows), and the disagreement by chance.
+
+        The last is that of each window at the level. NaN without an estimate, or without records.
+        """
+        nothing, no_records = np.isnan(accuracy), records == 0
         if len(self.sizes) == 0:
-            return Interval(0.0, 1.0)
-        bias, below, above = self._reach(records)[name]
+            return np.where(nothing, np.nan, 0.0), np.where(nothing, np.nan, 1.0), np.where(no_records, np.nan, 1.0)
+        bias, errors, tails = self._tables(names)
+        reach = self._reach(errors, tails, np.maximum(records, 1))
+        below, above, chance = reach[: len(names)], reach[len(names) : -1], np.fmin(1.0, np.fmax(0.0, reach[-1]))
         # The centre is clipped, the errors are not.
-        centre = clipped(accuracy - bias)
+        centre = np.minimum(1.0, np.maximum(0.0, accuracy - bias))
         lower, upper = centre - below, centre + above
-        return Interval(lower if lower > 0.0 else 0.0, upper if upper < 1.0 else 1.0)  # noqa: FURB136  quicker
+        # An unknown reach ends at 0 or 1.
+        lower, upper = np.where(lower > 0.0, lower, 0.0), np.where(upper < 1.0, upper, 1.0)
+        lower[nothing] = upper[nothing] = chance[no_records] = np.nan
+        return lower, upper, chance
 
-    def chance_disagreement(self, records: int) -> float:
-        """Return the disagreement explained by chance at the level."""
-        if len(self.sizes) == 0:
-            return 1.0
-        seen = self._at(records, self.disagreement[None]) * self._unit(records)
-        return clipped(float(_widened(seen, self._unseen(records, 1.0 - self.level))[0]))
+    def _reach(self, errors: Floats, tails: Floats, records: Integers) -> Floats:
+        """Return quantiles of the errors, shape (rows, windows), widened by errors that chance may have hidden."""
+        after = np.searchsorted(self.sizes, records, side="right")
+        before, after = np.maximum(after - 1, 0), np.minimum(after, len(self.sizes) - 1)
+        share = _log(records / self.sizes[before]) / self._steps[before]
+        low, high = errors[:, before], errors[:, after]
+        # Unlike np.interp, keeps infinities: their difference is not used where they are equal.
+        with np.errstate(invalid="ignore"):
+            seen = low + np.where(low == high, 0.0, (high - low) * share)
+        seen *= np.sqrt(1.0 / records + 1.0 / self.reference_records)
+        unseen = self._unseen(tails, records)
+        finite = np.isfinite(seen)
+        known = np.where(finite, seen, 0.0)
+        # An independent error, added outward.
+        return np.where(finite, known + np.sqrt(known * known + unseen * unseen) - np.abs(known), seen)
 
-    def _reach(self, records: int) -> Mapping[str, tuple[float, float, float]]:
-        """Return the bias of each estimator, and the reach of its interval below and above the centre."""
-        # Cached: a full window always has the same number of records.
-        found = self._reaches.get(records)
-        if found is None:
-            unit, unseen = self._unit(records), self._unseen(records, (1.0 - self.level) / 2.0)
-            below = _widened(self._at(records, self._high) * unit, unseen).tolist()
-            above = _widened(-self._at(records, self._low) * unit, unseen).tolist()
-            biases = [error.bias for error in self.errors.values()]
-            found = dict(zip(self.errors, zip(biases, below, above, strict=True), strict=True))
-            if len(self._reaches) >= _MOST_REACHES:
-                self._reaches.clear()
-            self._reaches[records] = found
-        return found
-
-    @cached_property
-    def _reaches(self) -> dict[int, Mapping[str, tuple[float, float, float]]]:
-        return {}
-
-    @cached_property
-    def _low(self) -> Floats:
-        return np.array([error.low for error in self.errors.values()])
-
-    @cached_property
-    def _high(self) -> Floats:
-        return np.array([error.high for error in self.errors.values()])
-
-    def _unit(self, records: int) -> float:
-        return math.sqrt(1.0 / records + 1.0 / self.reference_records)
-
-    def _at(self, records: int, quantiles: Floats) -> Floats:
-        """Interpolate rows between window sizes. Unlike np.interp, keeps infinities."""
-        after = int(np.searchsorted(self.sizes, records, side="right"))
-        before, after = max(0, after - 1), min(after, len(self.sizes) - 1)
-        low, high = quantiles[:, before], quantiles[:, after]
-        if before == after:
-            return low
-        share = math.log(records / self.sizes[before]) / math.log(self.sizes[after] / self.sizes[before])
-        same = low == high
-        return low + np.where(same, 0.0, np.subtract(high, low, where=~same, out=np.zeros_like(low)) * share)
-
-    def _unseen(self, records: int, tail: float) -> float:
+    def _unseen(self, tails: Floats, records: Integers) -> Floats:
         """Return the share of errors in a window that chance may have kept out of the reference.
 
         A reference without errors replays without errors, and would give intervals of width 0. So assume one more record in
         it, an error: the errors in a window then exceed k with a probability of at most (n / (n + m))^(k + 1). The share is
         that of the smallest k for which this is within the tail.
         """
-        odds = math.log(records / (records + self.reference_records))
-        return max(0, math.ceil(math.log(tail) / odds) - 1) / records
+        odds = _log(records / (records + self.reference_records))
+        return np.asarray(np.maximum(0.0, np.ceil(tails / odds) - 1.0) / records)
+
+    def _tables(self, names: tuple[str, ...]) -> tuple[Floats, Floats, Floats]:
+        """Return biases; errors below and above the centre and of the disagreement; and the logarithm of their tails."""
+        found = self._stacked.get(names)
+        if found is None:
+            chosen = [self.errors[name] for name in names]
+            errors = np.array([*(one.high for one in chosen), *(-one.low for one in chosen), self.disagreement])
+            both, one_sided = math.log((1.0 - self.level) / 2.0), math.log(1.0 - self.level)
+            tails = np.array([both] * (2 * len(names)) + [one_sided])[:, None]
+            found = self._stacked[names] = np.array([one.bias for one in chosen]).reshape(-1, 1), errors, tails
+        return found
+
+    @cached_property
+    def _stacked(self) -> dict[tuple[str, ...], tuple[Floats, Floats, Floats]]:
+        """The tables by names: there are few choices of variants."""
+        return {}
+
+    @cached_property
+    def _steps(self) -> Floats:
+        """The logarithms of the ratios between sizes; 1 for the last, which has no next."""
+        return np.append(_log(self.sizes[1:] / self.sizes[:-1]), 1.0)
 
 
-def _widened(errors: Floats, unseen: float) -> Floats:
-    """Add an independent error to those of the replays, outward."""
-    finite = np.isfinite(errors)
-    known = np.where(finite, errors, 0.0)
-    return np.where(finite, known + np.sqrt(known * known + unseen * unseen) - np.abs(known), errors)
-
-
-def replay(reference: LabelledOutputs, level: float, progress: Progress) -> IntervalTables:
-    """Replay the reference against itself; return the error quantiles of each estimator."""
-    whole = with_variants(calibrate_all(reference))
-    biases = _biases(whole, reference)
-    if reference.records < _FEWEST_RECORDS:
-        nothing = np.empty(0)
-        errors = {name: ErrorQuantiles(bias, nothing, nothing) for name, bias in biases.items()}
-        return IntervalTables(level, reference.records, np.empty(0, dtype=np.int64), errors, nothing)
-    classes = len(reference.outputs.raw.probabilities)
-    # Enough records for stable errors, few enough for a thousand classes.
-    taken = min(reference.records, max(1000, min(20_000, 1_000_000 // classes)))
-    held = taken // 4
-    sizes = [size for power in range(6) for size in (10**power, 2 * 10**power, 5 * 10**power) if size <= held]
-    seen: dict[int, list[list[float]]] = {size: [] for size in sizes}
-    _derive_once(reference.outputs)
-    random = np.random.default_rng(_SEED)
-    unit = {size: np.sqrt(1.0 / size + 1.0 / (taken - held)) for size in sizes}
-    for done in range(_REPLAYS):
-        rows = random.permutation(reference.records)[:taken]
-        pseudo = reference.take(rows[held:])
-        ready = with_variants(calibrate_all(pseudo))
-        bias = np.array([*_biases(ready, pseudo).values(), 0.0])
-        for size in sizes:
-            for window in range(min(_WINDOWS_PER_SIZE, held // size)):
-                some = rows[window * size : (window + 1) * size]
-                values = _values(ready, reference.outputs.take(some))
-                # The last value is the disagreement, which has no true value.
-                truth = np.full(len(values), reference.correct[some].mean())
-                truth[-1] = 0.0
-                seen[size].append(list((values - bias - truth) / unit[size]))
-        progress((done + 1) / _REPLAYS)
-    return _tables(level, reference.records, biases, {size: np.array(errors) for size, errors in seen.items()})
-
-
-def _tables(level: float, records: int, biases: Mapping[str, float], seen: Mapping[int, Floats]) -> IntervalTables:
-    tail = (1.0 - level) / 2.0
-    low = np.array([_quantiles(errors, tail) for errors in seen.values()])
-    high = np.array([_quantiles(errors, 1.0 - tail) for errors in seen.values()])
-    chance = np.array([_quantiles(errors[:, -1:], level)[0] for errors in seen.values()])
-    names = list(biases)
-    errors = {name: ErrorQuantiles(biases[name], low[:, i], high[:, i]) for i, name in enumerate(names)}
-    return IntervalTables(level, records, np.array(list(seen), dtype=np.int64), errors, chance)
-
-
-def _quantiles(errors: Floats, share: float) -> list[float]:
-    """Return the quantile of each column, rounded outward; infinite with too few values."""
-    outward: Literal["lower", "higher"] = "lower" if share < 0.5 else "higher"
-    found = []
-    for column in errors.T:
-        finite = column[np.isfinite(column)]
-        enough = len(finite) >= _FEWEST_ERRORS
-        found.append(float(np.quantile(finite, share, method=outward)) if enough else np.copysign(np.inf, share - 0.5))
-    return found
-
-
-def _biases(ready: Iterable[CalibratedEstimator], reference: LabelledOutputs) -> dict[str, float]:
-    """Return the bias of each form, and of the consensus, on its own reference."""
-    ready = tuple(ready)
-    biased = [one for one in ready if not one.estimator.returns_reference_accuracy]
-    results = results_of(biased, lambda: (reference.outputs,))
-    biases = {one.form.full_name: 0.0 for one in ready}
-    biases |= {name: _accuracy(result) - reference.accuracy for name, result in results.items()}
-    # Every member returns the reference accuracy on the reference; so does the consensus.
-    return {**biases, CONSENSUS: 0.0}
-
-
-def _values(ready: Iterable[CalibratedEstimator], window: Outputs) -> Floats:
-    """Return every estimate, the consensus and the disagreement; NaN if there is none."""
-    results = results_of(ready, lambda: (window,))
-    consensus, disagreement = combine(results)
-    spread = np.nan if disagreement is None else disagreement
-    return np.array([*(_accuracy(result) for result in results.values()), _accuracy(consensus), spread])
-
-
-def _accuracy(result: Result) -> float:
-    return result.accuracy if isinstance(result, Estimate) else float("nan")
-
-
-def _derive_once(outputs: Outputs) -> None:
-    """Derive the scores of all records once, for all replays."""
-    for scores in (outputs.raw, outputs.scaled):
-        _ = scores.confidence, scores.negative_entropy, scores.comparable
+def _log(values: Floats) -> Floats:
+    """Return logarithms that are the same alone and among others, unlike those of numpy."""
+    return np.array([math.log(value) for value in values.tolist()])

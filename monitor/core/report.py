@@ -1,13 +1,21 @@
-"""The report of one evaluation, the snapshot it was made from, and accuracies from late labels."""
+"""The report of one evaluation, the snapshot it was made from, and accuracies from late labels.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+A model may have thousands of windows, so a report holds columns; the report of one window is made when somebody looks at it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Protocol, overload
 
-from monitor.core.alerts import AlertStatus
-from monitor.core.estimate import Estimate, Result, WindowState
+import numpy as np
+
+from monitor.core.alerts import PHASES, AlertPhase, AlertStatus, Codes, Flags
+from monitor.core.calibration import WindowEstimates, or_none
+from monitor.core.ensemble import MeasuredWindows
+from monitor.core.estimate import CONSENSUS, STATES, Estimate, Result, Why, WindowState
+from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
-from monitor.core.totals import MeasuredWindows
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,256 @@ class SegmentReport:
         return {name: result for name, result in self.results.items() if isinstance(result, Estimate)}
 
 
+_OK, _ERROR = STATES.index(WindowState.OK), STATES.index(WindowState.ERROR)
+_QUIET, _FIRING, _RECOVERING = map(PHASES.index, (AlertPhase.OK, AlertPhase.FIRING, AlertPhase.RECOVERING))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AlertColumns:
+    """The alerts of windows: a row for each alert, a column for each window."""
+
+    quiet: tuple[AlertStatus, ...]
+    """Each alert as if it had never fired."""
+    applies: Flags
+    """Whether a window has the alert. The other rows say nothing where it has not."""
+    phases: Codes
+    """Indexes into PHASES."""
+    since: Floats
+    held: Flags
+    threshold: Floats
+    """NaN if unknown."""
+    value: Floats
+    """NaN if there is none."""
+
+    @property
+    def firing(self) -> Flags:
+        """Which alerts are firing or recovering."""
+        found: Flags = self.applies & ((self.phases == _FIRING) | (self.phases == _RECOVERING))
+        return found
+
+    @property
+    def active(self) -> Flags:
+        """Which alerts are not quiet."""
+        found: Flags = self.applies & (self.phases != _QUIET)
+        return found
+
+    def window(self, index: int) -> tuple[AlertStatus, ...]:
+        """Return the alerts of one window."""
+        return tuple(
+            AlertStatus(
+                one.alert,
+                one.kind,
+                one.severity,
+                PHASES[self.phases[row, index]],
+                float(self.since[row, index]),
+                bool(self.held[row, index]),
+                one.estimator,
+                or_none(self.threshold[row, index]),
+                or_none(self.value[row, index]),
+                one.upward,
+            )
+            for row, one in enumerate(self.quiet)
+            if self.applies[row, index]
+        )
+
+    @classmethod
+    def of(cls, windows: Sequence[Sequence[AlertStatus]]) -> "AlertColumns":
+        """Return the columns of the alerts of each window."""
+        rows: dict[AlertStatus, int] = {}
+        cells = []
+        for index, alerts in enumerate(windows):
+            for one in alerts:
+                quiet = replace(one, phase=AlertPhase.OK, since=0.0, held=False, threshold=None, value=None)
+                cells.append((rows.setdefault(quiet, len(rows)), index, one))
+        shape = len(rows), len(windows)
+        found = cls(
+            tuple(rows),
+            np.zeros(shape, dtype=np.bool_),
+            np.zeros(shape, dtype=np.uint8),
+            np.zeros(shape),
+            np.zeros(shape, dtype=np.bool_),
+            np.full(shape, np.nan),
+            np.full(shape, np.nan),
+        )
+        for row, index, one in cells:
+            found.applies[row, index], found.held[row, index] = True, one.held
+            found.phases[row, index], found.since[row, index] = PHASES.index(one.phase), one.since
+            found.threshold[row, index], found.value[row, index] = _or_nan(one.threshold), _or_nan(one.value)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowReports(Sequence[SegmentReport]):
+    """The reports of windows, as columns. An item is the report of one window, made on demand."""
+
+    segments: tuple[Segment, ...]
+    names: tuple[str, ...]
+    """The names of the segments."""
+    records: Integers
+    states: Codes
+    """Indexes into STATES."""
+    estimates: WindowEstimates
+    """Of all windows, whether they may show them or not."""
+    shown: Flags
+    """Whether the estimates are results of the window."""
+    part: Flags
+    """Whether the estimates are parts, to be added up over replicas."""
+    fresh: Flags
+    predicted: Integers
+    """The predictions per class, a row for each window."""
+    last_record_at: Floats
+    """Times are NaN if unknown."""
+    last_valid_at: Floats
+    state_since: Floats
+    alerts: AlertColumns
+
+    def __len__(self) -> int:
+        """Return the number of windows."""
+        return len(self.segments)
+
+    @overload
+    def __getitem__(self, index: int) -> SegmentReport: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[SegmentReport, ...]: ...
+    def __getitem__(self, index: int | slice) -> SegmentReport | tuple[SegmentReport, ...]:
+        """Return the report of one window, or of several."""
+        if isinstance(index, slice):
+            return tuple(self[one] for one in range(len(self))[index])
+        shown, part = self.shown[index], self.part[index]
+        found = self.estimates.window(index) if shown or part else None
+        parts = {} if found is None or not part else found.estimators
+        return SegmentReport(
+            self.segments[index],
+            int(self.records[index]),
+            STATES[self.states[index]],
+            _NONE if found is None or not shown else MappingProxyType(dict(found.estimators)),
+            None if found is None or not shown else found.disagreement,
+            None if found is None or not shown else found.chance_disagreement,
+            tuple(self.predicted[index].tolist()) if shown else (),
+            or_none(self.last_record_at[index]),
+            or_none(self.last_valid_at[index]),
+            self.alerts.window(index),
+            MappingProxyType({name: one for name, one in parts.items() if isinstance(one, Estimate)}),
+            bool(self.fresh[index]),
+            or_none(self.state_since[index]),
+        )
+
+    @property
+    def has_results(self) -> Flags:
+        """Which windows show results. Where one estimator failed, those of the others still hold."""
+        found: Flags = self.shown & ((self.states == _OK) | (self.states == _ERROR))
+        return found
+
+    @property
+    def valid(self) -> Flags:
+        """Which windows have a valid estimate."""
+        found: Flags = self.states == _OK
+        return found
+
+    @property
+    def failed(self) -> bool:
+        """Whether every window is in state error."""
+        return bool(np.all(self.states == _ERROR))
+
+    def consensus(self, column: Floats) -> Floats:
+        """Return the row of the consensus in a column of the estimates; NaN where a window has no valid one."""
+        names = self.estimates.names
+        if CONSENSUS not in names:
+            return np.full(len(self), np.nan)
+        row = names.index(CONSENSUS)
+        return np.where(self.valid & self.shown & (self.estimates.why[row] == 0), column[row], np.nan)
+
+    def in_error(self, now: float) -> "WindowReports":
+        """Return the windows in state error, without estimates and with their alerts held."""
+        known = (self.states == _ERROR) & ~np.isnan(self.state_since)
+        none = np.zeros(len(self), dtype=np.bool_)
+        return replace(
+            self,
+            states=np.full(len(self), _ERROR, dtype=np.uint8),
+            estimates=no_estimates(len(self)),
+            shown=none,
+            part=none,
+            fresh=none,
+            predicted=np.zeros((len(self), 0), dtype=np.int64),
+            state_since=np.where(known, self.state_since, now),
+            alerts=replace(self.alerts, held=np.ones_like(self.alerts.held)),
+        )
+
+    @classmethod
+    def of(cls, reports: Iterable[SegmentReport]) -> "WindowReports":
+        """Return the columns of some reports."""
+        windows = tuple(reports)
+        classes = max((len(one.predicted) for one in windows), default=0)
+        return cls(
+            tuple(one.segment for one in windows),
+            tuple(one.name for one in windows),
+            np.array([one.records for one in windows], dtype=np.int64),
+            np.array([STATES.index(one.state) for one in windows], dtype=np.uint8),
+            _estimates_of(windows),
+            np.array([bool(one.results) for one in windows], dtype=np.bool_),
+            np.array([bool(one.parts) for one in windows], dtype=np.bool_),
+            np.array([one.fresh for one in windows], dtype=np.bool_),
+            np.array(
+                [one.predicted if len(one.predicted) == classes else (0,) * classes for one in windows], dtype=np.int64
+            ).reshape(len(windows), classes),
+            np.array([_or_nan(one.last_record_at) for one in windows]),
+            np.array([_or_nan(one.last_valid_at) for one in windows]),
+            np.array([_or_nan(one.state_since) for one in windows]),
+            AlertColumns.of([one.alerts for one in windows]),
+        )
+
+
+def no_estimates(windows: int) -> WindowEstimates:
+    """Return the estimates of no estimator."""
+    return _empty_estimates((), np.zeros(windows, dtype=np.int64))
+
+
+def _empty_estimates(names: tuple[str, ...], records: Integers) -> WindowEstimates:
+    """Return columns to be filled in."""
+    shape = len(names), len(records)
+    accuracy, unclipped, set_size, empty_share, lower, upper = np.full((6, *shape), np.nan)
+    disagreement, chance_disagreement = np.full((2, len(records)), np.nan)
+    return WindowEstimates(
+        names=names,
+        records=records,
+        accuracy=accuracy,
+        unclipped=unclipped,
+        set_size=set_size,
+        empty_share=empty_share,
+        why=np.full(shape, 1, dtype=np.uint8),
+        lower=lower,
+        upper=upper,
+        disagreement=disagreement,
+        chance_disagreement=chance_disagreement,
+    )
+
+
+def _estimates_of(windows: Sequence[SegmentReport]) -> WindowEstimates:
+    results: list[Mapping[str, Result]] = [one.results or one.parts for one in windows]
+    names = tuple(dict.fromkeys(name for some in results for name in some))
+    records = [next((one.records for one in some.values()), 0) for some in results]
+    found = _empty_estimates(names, np.array(records, dtype=np.int64))
+    for index, (window, some) in enumerate(zip(windows, results, strict=True)):
+        found.disagreement[index] = _or_nan(window.disagreement)
+        found.chance_disagreement[index] = _or_nan(window.chance_disagreement)
+        for name, one in some.items():
+            cell = names.index(name), index
+            if one.prediction_sets is not None:
+                found.set_size[cell], found.empty_share[cell] = one.prediction_sets
+            if isinstance(one, Estimate):
+                found.why[cell], found.accuracy[cell] = 0, one.accuracy
+                found.unclipped[cell] = one.accuracy if one.unclipped is None else one.unclipped
+                if one.interval is not None:
+                    found.lower[cell], found.upper[cell] = one.interval
+            else:
+                found.why[cell] = 1 + list(Why).index(one.why)
+    return found
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
 @dataclass(frozen=True, slots=True)
 class ReferenceFacts:
     """The reference of a report."""
@@ -116,8 +374,8 @@ class Report:
     seconds: float
     """The duration of the evaluation."""
     reference: ReferenceFacts | None
-    segments: tuple[SegmentReport, ...]
-    """The segment of all records first."""
+    segments: Sequence[SegmentReport]
+    """The segment of all records first. Made on demand if they are `WindowReports`."""
     input: InputFacts = field(default_factory=InputFacts)
     most_segments: int = 0
     errors: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -125,29 +383,42 @@ class Report:
     minimum_records: int | None = None
     """The minimum of records for an estimate; None without a reference."""
 
+    @property
+    def windows(self) -> WindowReports:
+        """The windows as columns."""
+        return self.segments if isinstance(self.segments, WindowReports) else WindowReports.of(self.segments)
 
-@dataclass(frozen=True, slots=True)
-class WindowSnapshot:
-    """A snapshot of one window."""
-
-    totals: MeasuredWindows
-    newest_at: float | None
-    """The event time of the newest record, in Unix seconds."""
-    usual_gap_seconds: float
-    """The mean time between records; 0 with fewer than two."""
-    entered: int
-    """Records added since the start or the last reload."""
-    came_at: float | None
-    """The arrival of the last of them, as monotonic time; None if there is none."""
-    came_before: float | None
-    """The arrival of the last record before that, in Unix seconds; None if there is none."""
+    def in_full(self) -> "Report":
+        """Return the report with all windows made, for a reader who looks at each several times."""
+        return replace(self, segments=tuple(self.segments))
 
 
-@dataclass(frozen=True, slots=True)
+class SnapshotWindows(MeasuredWindows, Protocol):
+    """The measured windows of a snapshot."""
+
+    @property
+    def predicted(self) -> Integers:
+        """The predictions per class, a row for each window."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A snapshot of all windows of a model, and of its input health."""
+    """A snapshot of all windows of a model, as columns, and of its input health."""
 
-    windows: Mapping[Segment, WindowSnapshot]
+    segments: Sequence[Segment]
+    """The segment of all records first."""
+    measured: SnapshotWindows
+    newest_at: Floats
+    """The event time of the newest record, in Unix seconds; NaN without records."""
+    usual_gap_seconds: Floats
+    """The mean time between records; 0 with fewer than two."""
+    entered: Integers
+    """Records added since the start or the last reload."""
+    came_at: Floats
+    """The arrival of the last of them, as monotonic time; NaN if there is none."""
+    came_before: Floats
+    """The arrival of the last record before that, in Unix seconds; NaN if there is none."""
     input: InputFacts
     right_version: int
     """All records of the reference's version so far."""

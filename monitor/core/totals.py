@@ -124,7 +124,7 @@ class Gauge:
             scaled, estimator = one.form.scaled, one.estimator
             if isinstance(estimator, Conformal):
                 if not _moves(one):
-                    self._cuts[scaled] = estimator.threshold(0.0)
+                    self._cuts[scaled] = estimator.threshold(np.zeros(1))[0]
                 continue
             if isinstance(estimator, AverageConfidence | DifferenceOfConfidences):
                 self._slices[one.form.name] = slice(_CONFIDENCE + scaled, _CONFIDENCE + scaled + 1)
@@ -552,28 +552,7 @@ class MeasuredWindows:
 
     def estimate(self, index: int = 0, failed: Failed | None = None) -> WindowEstimate:
         """Return all estimates of one window."""
-        return self.gauge.calibration.estimate_from(_OneWindow(self, index), failed=failed)
-
-
-@dataclass(frozen=True, slots=True)
-class _OneWindow:
-    """One of several windows, as `Calibration.estimate_from` needs it."""
-
-    windows: MeasuredWindows
-    index: int
-
-    @property
-    def records(self) -> int:
-        """Number of records."""
-        return int(self.windows.records[self.index])
-
-    def mean_confidence(self, *, scaled: bool) -> float:
-        """Return the mean confidence."""
-        return float(self.windows.mean_confidence(scaled=scaled)[self.index])
-
-    def means(self, one: CalibratedEstimator) -> list[float]:
-        """Return the means of an estimator's contributions."""
-        return self.windows.means(one)[:, self.index].tolist()  # type: ignore[no-any-return]
+        return self.gauge.calibration.estimate_windows(self, failed=failed).window(index)
 
 
 def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:

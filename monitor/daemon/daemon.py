@@ -20,13 +20,13 @@ from monitor.daemon.daemon_status import DaemonStatus
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Notifier
 from monitor.errors import CpcmonError, StateError
+from monitor.evaluation.crontab import cron_problem
 from monitor.evaluation.evaluator import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
-from monitor.evaluation.schedule import cron_problem
 from monitor.ingest.ingestion import PendingValues
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry
 from monitor.web.pages.routes import standard_pages
-from monitor.web.server.request import Pages
+from monitor.web.server.request import Pages, Response, Start
 from monitor.web.server.web_server import WebServer
 
 log = logging.getLogger("cpcmon")
@@ -290,10 +290,15 @@ class Daemon:
         status = self._status
         return standard_pages(
             status.site(),
-            metrics=lambda: status.sinks.metrics() + self._telemetry.page(),
+            metrics=self._metrics,
             reload=self._request_reload if self._options.enable_lifecycle else None,
             status=status.document,
         )
+
+    def _metrics(self) -> Response:
+        page = self._status.sinks.metrics()
+        plain, packed = (tuple(getattr(one, form) for one in page.texts) for form in ("plain", "packed"))
+        return Response(self._telemetry.page(), start=Start(plain, packed, page.crc))
 
     def _facts(self) -> DaemonFacts:
         counts = self._server.counts()

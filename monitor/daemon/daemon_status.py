@@ -66,7 +66,7 @@ class DaemonStatus:
     def line(self) -> str:
         """Return the status as one line."""
         reports = self.sinks.reports().values()
-        firing = sum(alert.firing for report in reports for segment in report.segments for alert in segment.alerts)
+        firing = sum(int(report.windows.alerts.firing.sum()) for report in reports)
         windows = sum(len(report.segments) for report in reports)
         return (
             "; ".join(self.health().problems) or f"{windows} windows of {len(reports)} models, {firing} alerts firing"

@@ -7,13 +7,13 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from monitor.config.config import Every
-from monitor.core.estimate import WindowState
-from monitor.core.report import Report, SegmentReport
+from monitor.core.report import Report
 from monitor.daemon.build import Parts
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock, ClockChange, Moment, clock_change
 from monitor.daemon.watchdog import Watchdog
+from monitor.evaluation.crontab import seconds_of_runs
 from monitor.evaluation.evaluator import Evaluator, key_of
-from monitor.evaluation.schedule import Schedule, seconds_of_runs
+from monitor.evaluation.schedule import Schedule
 from monitor.ingest.backlog import BacklogProgress
 from monitor.telemetry import Telemetry
 
@@ -109,9 +109,8 @@ class Runner:
         self._mark_late()
 
     def unevaluated(self) -> list[str]:
-        """Return the models without an evaluation so far."""
-        with self._lock:
-            return [name for name in self.parts.evaluators if name not in self._evaluated]
+        """Return the models without an evaluation so far. Takes no lock: each scrape asks."""
+        return [name for name in self.parts.evaluators if name not in self._evaluated]
 
     def _heartbeat(self) -> None:
         self._watchdog.moved("evaluation", self._clock().running)
@@ -179,11 +178,11 @@ class Runner:
             last = self._reports.get(model)
             if last is None:
                 last = self._not_evaluated[model]
-            elif all(one.state is WindowState.ERROR and not one.results for one in last.segments):
+            elif last.windows.failed and not last.windows.shown.any():
                 return
             now = self._clock().now
             self.parts.evaluators[model].retracted_at = now
-            self._reports[model] = replace(last, segments=tuple(_in_error(one, now) for one in last.segments))
+            self._reports[model] = replace(last, segments=last.windows.in_error(now))
             self._retract(self._reports[model])
 
 
@@ -195,16 +194,3 @@ def _clock_message(change: ClockChange, now: Moment) -> str:
     if now.ahead:
         return f"{was_set}: keeping the previous time, until the clock is back or for {minutes:.0f} minutes"
     return f"{was_set} and is back in step"
-
-
-def _in_error(segment: SegmentReport, now: float) -> SegmentReport:
-    known = segment.state is WindowState.ERROR and segment.state_since is not None
-    return SegmentReport(
-        segment.segment,
-        segment.records,
-        WindowState.ERROR,
-        last_record_at=segment.last_record_at,
-        last_valid_at=segment.last_valid_at,
-        alerts=tuple(replace(alert, held=True) for alert in segment.alerts),
-        state_since=segment.state_since if known else now,
-    )

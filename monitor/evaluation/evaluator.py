@@ -3,17 +3,41 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
+import numpy as np
 
 from monitor.config.config import ModelConfig
-from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, AlertStatus, status, step
-from monitor.core.estimate import CONSENSUS, Estimate, WindowState
-from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport, Snapshot, WindowSnapshot
+from monitor.core.alerts import (
+    PHASES,
+    AlertPhase,
+    AlertState,
+    Codes,
+    Dwell,
+    Flags,
+    On,
+    WindowFacts,
+    conditions,
+    quiet,
+    step,
+)
+from monitor.core.calibration import WindowEstimates
+from monitor.core.estimate import CONSENSUS, STATES, Why, WindowState
+from monitor.core.report import (
+    AlertColumns,
+    InputFacts,
+    ReferenceFacts,
+    Report,
+    SegmentReport,
+    Snapshot,
+    WindowReports,
+    no_estimates,
+)
+from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.reference.reference import Reference
 
@@ -21,8 +45,11 @@ log = logging.getLogger("cpcmon")
 
 _MIN_STALE_SECONDS = 3600.0
 _GAPS_UNTIL_STALE = 3.0
-_PART_OF_A_WHOLE = {WindowState.WARMING, WindowState.TOO_FEW_RECORDS, WindowState.STALE}
+_OK, _ERROR = STATES.index(WindowState.OK), STATES.index(WindowState.ERROR)
+_WARMING, _TOO_FEW, _STALE = map(STATES.index, (WindowState.WARMING, WindowState.TOO_FEW_RECORDS, WindowState.STALE))
+_PART_OF_A_WHOLE = (_WARMING, _TOO_FEW, _STALE)
 """States with good records that are too few or too old for an estimate of their own."""
+_FAILED = 1 + list(Why).index(Why.ERROR)
 _TIED_REFERENCE = 0.5
 """With such a share of tied confidences in the reference, the model rounds its outputs, and one-hot vectors are normal."""
 
@@ -142,10 +169,32 @@ class _TrackedWindow:
     """A window between evaluations."""
 
     memory: WindowAlertState
+    name: str
+    applies: tuple[bool, ...]
+    """Which of the model's alerts it has."""
     entered: int = 0
     base_seconds: float = 0.0
     """Time without records before the first evaluation, as far as known."""
     first_seen: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """The time of an evaluation."""
+
+    now: float
+    running: float
+    elapsed: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimated:
+    """The estimates of all windows, and what they mean for each."""
+
+    estimates: WindowEstimates
+    states: Codes
+    shown: Flags
+    part: Flags
 
 
 @dataclass(slots=True)
@@ -216,17 +265,14 @@ class Evaluator:
         elapsed = 0.0 if self._last is None else max(0.0, awake - self._last)
         self._last = awake
         errors: Counter[str] = Counter()
-        segments = []
-        for segment, window in snapshot.windows.items():
-            view = _WindowView(window, snapshot.catching_up, self._versions.mismatch, input_, now, running, elapsed)
-            segments.append(self._evaluate_window(segment, view, self.reference, errors))
-        segments += self._missing_reports(snapshot, now)
+        windows = self._evaluate_windows(snapshot, input_, _Moment(now, running, elapsed), self.reference, errors)
+        missing = self._missing_reports(snapshot, now)
         return Report(
             self.name,
             now,
             time.perf_counter() - start,
             _facts_of(self.reference),
-            tuple(segments),
+            WindowReports.of([*windows, *missing]) if missing else windows,
             input_,
             self.config.segmentation.most_segments if self.config.segmentation.split_by else 0,
             MappingProxyType(dict(errors)),
@@ -242,7 +288,7 @@ class Evaluator:
 
     def _missing_reports(self, snapshot: Snapshot, now: float) -> list[SegmentReport]:
         """Return reports of missing windows. While the daemon catches up they may still come, and their alerts are held."""
-        for segment in self._windows.keys() - snapshot.windows.keys():
+        for segment in self._windows.keys() - set(snapshot.segments):
             self._missing[segment] = self._windows.pop(segment).memory
         most = self.config.segmentation.most_segments if snapshot.catching_up else 0
         for segment in list(self._missing)[: max(0, len(self._missing) - most)]:
@@ -258,16 +304,20 @@ class Evaluator:
     def _without_reference(self, now: float) -> tuple[SegmentReport, ...]:
         """Return the reports of a model without a reference. Alerts that fired when it had one are held."""
         for segment in {ALL: None, **dict.fromkeys(self._missing)}:
-            self._windows.setdefault(segment, _TrackedWindow(self._missing.get(segment) or WindowAlertState(segment)))
+            if segment not in self._windows:
+                memory = self._missing.get(segment) or WindowAlertState(segment)
+                self._windows[segment] = _TrackedWindow(memory, name_of(segment), ())
         return tuple(self._held(tracked.memory, WindowState.NO_REFERENCE, now) for tracked in self._windows.values())
 
     def _held(self, memory: WindowAlertState, state: WindowState, now: float | None = None) -> SegmentReport:
         """Return the report of a window without records, whose alerts are held; without `now` it is not evaluated."""
-        facts = AlertFacts(state, 0, 0, 0.0, 0.0, {})
+        name = name_of(memory.segment)
+        held = [
+            (rule, memory.alerts.get(rule.name, AlertState())) for rule in self.config.alerts if rule.applies_to(name)
+        ]
         alerts = tuple(
-            replace(status(rule, memory.alerts.get(rule.name, AlertState()), facts), held=True)
-            for rule in self.config.alerts
-            if rule.applies_to(name_of(memory.segment))
+            replace(quiet(rule), phase=one.phase, since=one.since, held=True, threshold=rule.threshold(None))
+            for rule, one in held
         )
         if now is not None:
             memory.set_state(state, now)
@@ -276,108 +326,147 @@ class Evaluator:
             memory.segment, 0, state, last_valid_at=memory.last_valid_at, alerts=alerts, state_since=since
         )
 
-    def _evaluate_window(
-        self, segment: Segment, view: "_WindowView", reference: Reference, errors: Counter[str]
-    ) -> SegmentReport:
-        tracked = self._track(segment, view)
-        window, memory = view.window, tracked.memory
-        new = max(0, window.entered - tracked.entered)
-        tracked.entered = window.entered
-        without_records = _without_records(tracked, view)
-        quiet = memory.quiet_seconds + view.elapsed
-        if window.came_at is not None:
-            quiet = min(quiet, without_records)
-        memory.quiet_seconds = quiet
-        records = window.totals.records
-        memory.had_enough |= records >= self.config.minimum_records
-        stale = without_records > self._stale_after(window)
-        state = self._state(view, memory, stale=stale)
-        report = SegmentReport(segment, records, state, last_record_at=window.newest_at)
-        if state is WindowState.OK or (self.shared and records and state in _PART_OF_A_WHOLE):
-            report = self._estimated(report, window, errors, fresh=not stale)
-        if report.state is WindowState.OK:
-            memory.last_valid_at = view.now
-        memory.set_state(report.state, view.now)
-        facts = AlertFacts(
-            report.state,
-            records,
-            new,
-            quiet,
-            view.elapsed,
-            report.results,
-            report.disagreement,
-            report.chance_disagreement,
-            view.input.degraded,
+    def _evaluate_windows(
+        self, snapshot: Snapshot, input_: InputFacts, at: _Moment, reference: Reference, errors: Counter[str]
+    ) -> WindowReports:
+        """Return the reports of all windows of a snapshot."""
+        arrivals = zip(snapshot.segments, snapshot.came_before.tolist(), strict=True)
+        tracked = [self._windows.get(segment) or self._track(segment, before, at) for segment, before in arrivals]
+        new = np.maximum(0, snapshot.entered - np.array([one.entered for one in tracked], dtype=np.int64))
+        without_records = _without_records(snapshot, tracked, at)
+        quiet_seconds = np.array([one.memory.quiet_seconds for one in tracked]) + at.elapsed
+        quiet_seconds = np.fmin(quiet_seconds, np.where(np.isnan(snapshot.came_at), np.nan, without_records))
+        records = snapshot.measured.records
+        had_enough = np.array([one.memory.had_enough for one in tracked]) | (records >= self.config.minimum_records)
+        stale = without_records > self._stale_after(snapshot.usual_gap_seconds)
+        states = self._states(snapshot, had_enough, stale, degraded=input_.degraded)
+        found = self._estimated(snapshot, states, errors)
+        seen = (snapshot.entered.tolist(), quiet_seconds.tolist(), had_enough.tolist(), found.states.tolist())
+        for one, entered, seconds, enough, state in zip(tracked, *seen, strict=True):
+            one.entered = entered
+            one.memory.quiet_seconds, one.memory.had_enough = seconds, enough
+            if state == _OK:
+                one.memory.last_valid_at = at.now
+            one.memory.set_state(STATES[state], at.now)
+        facts = WindowFacts(
+            found.states,
+            quiet_seconds,
+            lambda estimator, on: _ends(found, estimator, on),
+            np.where(found.shown, found.estimates.disagreement, np.nan),
+            np.where(found.shown, found.estimates.chance_disagreement, np.nan),
+            input_.degraded,
             reference.calibration.accuracy,
         )
-        alerts = self._alerts(memory, facts, name_of(segment), view.now)
-        return replace(report, last_valid_at=memory.last_valid_at, alerts=alerts, state_since=memory.state_since)
-
-    def _track(self, segment: Segment, view: "_WindowView") -> _TrackedWindow:
-        if segment not in self._windows:
-            memory = self._missing.pop(segment, None) or WindowAlertState(segment)
-            before = view.window.came_before
-            self._windows[segment] = _TrackedWindow(
-                memory,
-                base_seconds=max(memory.quiet_seconds, 0.0 if before is None else view.now - before),
-                first_seen=view.running,
-            )
-        return self._windows[segment]
-
-    def _stale_after(self, window: WindowSnapshot) -> float:
-        if self.config.stale_after_seconds is not None:
-            return self.config.stale_after_seconds
-        return max(_MIN_STALE_SECONDS, _GAPS_UNTIL_STALE * window.usual_gap_seconds)
-
-    def _state(self, view: "_WindowView", memory: WindowAlertState, *, stale: bool) -> WindowState:
-        """Return whether a window has an estimate; of several reasons against it, the one that explains the others."""
-        records = view.window.totals.records
-        if view.catching_up:
-            return WindowState.CATCHING_UP
-        if view.version_mismatch:
-            return WindowState.VERSION_MISMATCH
-        if view.input.degraded:
-            return WindowState.DEGRADED_INPUT
-        if records < max(1, self.config.minimum_records):
-            return WindowState.TOO_FEW_RECORDS if memory.had_enough else WindowState.WARMING
-        return WindowState.STALE if stale else WindowState.OK
-
-    def _estimated(
-        self, report: SegmentReport, window: WindowSnapshot, errors: Counter[str], *, fresh: bool
-    ) -> SegmentReport:
-        """Add the estimates. A window without an estimate of its own adds only its part of a shared model."""
-
-        def failed(estimator: str, error: Exception) -> None:
-            if not errors[estimator]:
-                log.error("estimator %s of %s failed: %s: %s", estimator, self.name, type(error).__name__, error)
-            errors[estimator] += 1
-
-        try:
-            found = window.totals.estimate(failed)
-        except Exception as error:  # noqa: BLE001 - one window that fails must not affect the others
-            failed(CONSENSUS, error)
-            return replace(report, state=WindowState.ERROR) if report.state is WindowState.OK else report
-        if self.shared:
-            parts = {name: one for name, one in found.estimators.items() if isinstance(one, Estimate)}
-            report = replace(report, parts=MappingProxyType(parts), fresh=fresh)
-        if report.state is not WindowState.OK:
-            return report
-        has_consensus = isinstance(found.estimators[CONSENSUS], Estimate)
-        return replace(
-            report,
-            state=WindowState.OK if has_consensus else WindowState.ERROR,
-            results=MappingProxyType(dict(found.estimators)),
-            disagreement=found.disagreement,
-            chance_disagreement=found.chance_disagreement,
-            predicted=tuple(window.totals.predicted.tolist()),
+        return WindowReports(
+            tuple(snapshot.segments),
+            tuple(one.name for one in tracked),
+            records,
+            found.states,
+            found.estimates,
+            found.shown,
+            found.part,
+            found.part & ~stale,
+            snapshot.measured.predicted,
+            snapshot.newest_at,
+            _times(one.memory.last_valid_at for one in tracked),
+            _times(one.memory.state_since for one in tracked),
+            self._alerts(
+                tracked,
+                facts,
+                [Dwell(*one, at.elapsed) for one in zip(records.tolist(), new.tolist(), strict=True)],
+                at.now,
+            ),
         )
 
-    def _alerts(self, memory: WindowAlertState, facts: AlertFacts, segment: str, now: float) -> tuple[AlertStatus, ...]:
-        rules: list[AlertRule] = [rule for rule in self.config.alerts if rule.applies_to(segment)]
+    def _track(self, segment: Segment, came_before: float, at: _Moment) -> _TrackedWindow:
+        memory = self._missing.pop(segment, None) or WindowAlertState(segment)
+        name = name_of(segment)
+        applies = tuple(rule.applies_to(name) for rule in self.config.alerts)
         memory.alerts = {
-            rule.name: step(rule, memory.alerts.get(rule.name, AlertState()), facts, now) for rule in rules
+            rule.name: memory.alerts.get(rule.name, AlertState())
+            for rule, wanted in zip(self.config.alerts, applies, strict=True)
+            if wanted
         }
-        return tuple(status(rule, memory.alerts[rule.name], facts) for rule in rules)
+        # fmax: NaN if no record came before the start.
+        base_seconds = float(np.fmax(memory.quiet_seconds, at.now - came_before))
+        self._windows[segment] = _TrackedWindow(memory, name, applies, 0, base_seconds, at.running)
+        return self._windows[segment]
+
+    def _stale_after(self, usual_gap_seconds: Floats) -> Floats:
+        if self.config.stale_after_seconds is not None:
+            return np.full(len(usual_gap_seconds), self.config.stale_after_seconds)
+        return np.maximum(_MIN_STALE_SECONDS, _GAPS_UNTIL_STALE * usual_gap_seconds)
+
+    def _states(self, snapshot: Snapshot, had_enough: Flags, stale: Flags, *, degraded: bool) -> Codes:
+        """Return whether each window has an estimate; of several reasons against it, the one that explains the others."""
+        records = snapshot.measured.records
+        for reason, holds in (
+            (WindowState.CATCHING_UP, snapshot.catching_up),
+            (WindowState.VERSION_MISMATCH, self._versions.mismatch),
+            (WindowState.DEGRADED_INPUT, degraded),
+        ):
+            if holds:
+                return np.full(len(records), STATES.index(reason), dtype=np.uint8)
+        few = records < max(1, self.config.minimum_records)
+        return np.select([few & had_enough, few, stale], [_TOO_FEW, _WARMING, _STALE], _OK).astype(np.uint8)
+
+    def _estimated(self, snapshot: Snapshot, states: Codes, errors: Counter[str]) -> _Estimated:
+        """Return the estimates. A window without an estimate of its own adds only its part of a shared model."""
+        ok, none = states == _OK, np.zeros(len(states), dtype=np.bool_)
+        wanted = ok
+        if self.shared:
+            wanted = ok | (np.isin(states, _PART_OF_A_WHOLE) & (snapshot.measured.records > 0))
+        nothing = no_estimates(len(states))
+        if self.reference is None or not wanted.any():
+            return _Estimated(nothing, states, none, none)
+        failures: dict[str, Exception] = {}
+
+        def failed(estimator: str, error: Exception, _windows: int) -> None:
+            failures[estimator] = error
+
+        try:
+            found = self.reference.calibration.estimate_windows(snapshot.measured, failed=failed)
+        except Exception as error:  # noqa: BLE001 - one model that fails must not affect the others
+            self._log_failure(CONSENSUS, error)
+            errors[CONSENSUS] = int(np.count_nonzero(wanted))
+            return _Estimated(nothing, np.where(ok, np.uint8(_ERROR), states), none, none)
+        for estimator, failure in failures.items():
+            count = int(np.count_nonzero(wanted & (found.why[found.names.index(estimator)] == _FAILED)))
+            if count:
+                self._log_failure(estimator, failure)
+                errors[estimator] = count
+        has_consensus = found.why[found.names.index(CONSENSUS)] == 0
+        part = wanted & (found.why == 0).any(axis=0) if self.shared else none
+        return _Estimated(found, np.where(ok & ~has_consensus, np.uint8(_ERROR), states), ok, part)
+
+    def _log_failure(self, estimator: str, error: Exception) -> None:
+        log.error("estimator %s of %s failed: %s: %s", estimator, self.name, type(error).__name__, error)
+
+    def _alerts(
+        self, tracked: Sequence[_TrackedWindow], facts: WindowFacts, dwells: Sequence[Dwell], now: float
+    ) -> AlertColumns:
+        """Step every alert of every window."""
+        rules = self.config.alerts
+        shape = len(rules), len(tracked)
+        applies = np.array([one.applies for one in tracked], dtype=np.bool_).reshape(shape[::-1]).T
+        phases, since = np.zeros(shape, dtype=np.uint8), np.zeros(shape)
+        held, threshold, value = np.zeros(shape, dtype=np.bool_), np.full(shape, np.nan), np.full(shape, np.nan)
+        for row, rule in enumerate(rules):
+            found = conditions(rule, facts)
+            held[row], threshold[row], value[row] = ~found.known, found.threshold, found.value
+            fingerprint = rule.fingerprint
+            bad, well, known = found.bad.tolist(), found.well.tolist(), found.known.tolist()
+            for window in np.flatnonzero(applies[row]).tolist():
+                alerts = tracked[window].memory.alerts
+                state = alerts[rule.name]
+                settled = state.phase is AlertPhase.OK and not bad[window] and state.rule == fingerprint
+                if known[window] and not settled:
+                    state = step(rule, state, dwells[window], now, bad=bad[window], well=well[window])
+                    alerts[rule.name] = state
+                if state.phase is not AlertPhase.OK:
+                    phases[row, window] = PHASES.index(state.phase)
+                since[row, window] = state.since
+        return AlertColumns(tuple(map(quiet, rules)), applies, phases, since, held, threshold, value)
 
     def _count_versions(self, snapshot: Snapshot) -> None:
         counted = snapshot.right_version, snapshot.other_version
@@ -392,24 +481,23 @@ class Evaluator:
         return found.degraded or found.constant or argmax
 
 
-@dataclass(frozen=True, slots=True)
-class _WindowView:
-    """A window, and the circumstances of the evaluation."""
-
-    window: WindowSnapshot
-    catching_up: bool
-    version_mismatch: bool
-    input: InputFacts
-    now: float
-    running: float
-    elapsed: float
-
-
-def _without_records(tracked: _TrackedWindow, view: _WindowView) -> float:
+def _without_records(snapshot: Snapshot, tracked: Sequence[_TrackedWindow], at: _Moment) -> Floats:
     """Return the time without records, as far as known, with time asleep and time between runs."""
-    if view.window.came_at is not None:
-        return max(0.0, view.running - view.window.came_at)
-    return tracked.base_seconds + max(0.0, view.running - tracked.first_seen)
+    base, first_seen = (np.array([getattr(one, name) for one in tracked]) for name in ("base_seconds", "first_seen"))
+    unseen = base + np.maximum(0.0, at.running - first_seen)
+    return np.where(np.isnan(snapshot.came_at), unseen, np.maximum(0.0, at.running - snapshot.came_at))
+
+
+def _ends(found: _Estimated, estimator: str, on: On) -> Floats:
+    """Return the value or an end of the interval of an estimator; NaN without an estimate."""
+    if estimator not in found.estimates.names:
+        return np.full(len(found.states), np.nan)
+    column = {On.VALUE: found.estimates.accuracy, On.LOWER: found.estimates.lower, On.UPPER: found.estimates.upper}[on]
+    return np.where(found.shown, column[found.estimates.names.index(estimator)], np.nan)
+
+
+def _times(times: Iterable[float | None]) -> Floats:
+    return np.array([np.nan if one is None else one for one in times])
 
 
 def _facts_of(reference: Reference) -> ReferenceFacts:

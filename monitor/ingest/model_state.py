@@ -9,15 +9,20 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
+import numpy as np
+
 from monitor.config.config import ModelOptions
+from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.input_health import InputHealth
 from monitor.core.recent_ids import RecentIds
-from monitor.core.report import InputFacts, Snapshot, WindowSnapshot
+from monitor.core.report import InputFacts, Snapshot
+from monitor.core.scores import Floats, Integers
 from monitor.core.segments import ALL, Chunk, Segment
-from monitor.core.totals import Gauge
+from monitor.core.totals import Gauge, WindowTotals
 from monitor.core.window import Added
 from monitor.ingest.backlog import Backlog
 from monitor.state.commit_plan import COMMON, ChunkIds, CommitPlan, Counters, Shard, WindowLog, WindowName, stored_name
@@ -130,8 +135,18 @@ class ModelStates:
             common, counters = self.common[model], self.counted
             health = common.health
             self._expire(model)
+            held = _by_segment(self.of(model))
+            windows = [_window_snapshot(some, segment) for segment, some in held.items()]
+            columns = [np.array(one, dtype=np.float64) for one in zip(*(one[1:] for one in windows), strict=True)]
+            newest_at, usual_gap_seconds, entered, came_at, came_before = columns
             return Snapshot(
-                {segment: _window_snapshot(some, segment) for segment, some in _by_segment(self.of(model)).items()},
+                tuple(held),
+                _MeasuredTotals([totals for totals, *_ in windows]),
+                newest_at,
+                usual_gap_seconds,
+                entered.astype(np.int64),
+                came_at,
+                came_before,
                 InputFacts(health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints),
                 right_version=sum(count for (_, name), count in counters.records.items() if name == model),
                 other_version=counters.records_other_version[model],
@@ -261,13 +276,38 @@ def _by_segment(held: Sequence[ModelState]) -> dict[Segment, list[ModelState]]:
     return {segment: found[segment] for segment in kept}
 
 
-def _window_snapshot(shards: Sequence[ModelState], segment: Segment) -> WindowSnapshot:
+@dataclass(frozen=True, slots=True)
+class _MeasuredTotals:
+    """The totals of windows as the estimators need them."""
+
+    totals: Sequence[WindowTotals]
+
+    @property
+    def records(self) -> Integers:
+        return np.array([one.records for one in self.totals], dtype=np.int64)
+
+    def mean_confidence(self, *, scaled: bool) -> Floats:
+        return np.array([one.mean_confidence(scaled=scaled) if one.records else 0.0 for one in self.totals])
+
+    def means(self, one: CalibratedEstimator) -> Floats:
+        found = [window.means(one) if window.records else None for window in self.totals]
+        rows = max((len(some) for some in found if some is not None), default=1)
+        return np.array([some if some is not None else [0.0] * rows for some in found], dtype=np.float64).T
+
+    @property
+    def predicted(self) -> Integers:
+        return np.array([one.predicted for one in self.totals], dtype=np.int64)
+
+
+def _window_snapshot(
+    shards: Sequence[ModelState], segment: Segment
+) -> tuple[WindowTotals, float | None, float, int, float | None, float | None]:
     windows = [one.windows[segment] for one in shards]
     totals = reduce(add, (window.totals() for window in windows))
     times = [window.times for window in windows if len(window)]
     newest = max((float(some[-1]) for some in times), default=None)
     span = 0.0 if newest is None else newest - min(float(some[0]) for some in times)
-    return WindowSnapshot(
+    return (
         totals,
         newest,
         span / max(1, totals.records - 1),

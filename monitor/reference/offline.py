@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from monitor.core.calibration import WindowEstimate
+from monitor.core.calibration import WindowEstimate, or_none
 from monitor.core.ensemble import Variants, calibrate_all, estimate_all, measure
-from monitor.core.estimate import CONSENSUS, MINIMUM_RECORDS, Estimate, Result
+from monitor.core.estimate import CONSENSUS, MINIMUM_RECORDS
 from monitor.core.estimators import EmptySets
 from monitor.core.record_columns import Records
 from monitor.core.scores import Singles, in_blocks, label_outputs
@@ -81,17 +81,14 @@ def evaluate(source: Records, target: Records, chosen: Variants) -> Evaluation:
         raise InvalidInput("evaluate: expected at least one record in source and target, found none")
     labelled = label_outputs(source.vectors, source.labels)
     ready = calibrate_all(labelled)
-    found = estimate_all(ready, chosen, measure(ready, lambda: in_blocks(target.vectors, labelled.temperature)))
-    estimates = {name: _accuracy(result) for name, result in found.results.items()}
+    windows = measure(ready, lambda: in_blocks(target.vectors, labelled.temperature))
+    found, disagreement = estimate_all(ready, chosen, windows)
+    names = (*(one.form.name for one in ready), CONSENSUS)
     realised = np.argmax(target.vectors, axis=1) == target.labels
     return Evaluation(
         source_accuracy=labelled.accuracy,
         target_accuracy=float(np.mean(realised)),
         temperature=labelled.temperature,
-        estimates={**estimates, CONSENSUS: _accuracy(found.consensus)},
-        disagreement=found.disagreement,
+        estimates={name: or_none(value) for name, value in zip(names, found.accuracy[:, 0], strict=True)},
+        disagreement=or_none(disagreement[0]),
     )
-
-
-def _accuracy(result: Result) -> float | None:
-    return result.accuracy if isinstance(result, Estimate) else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from monitor.config.config import Config, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, is_high, runbook
 from monitor.core.segments import label_value, quoted
-from monitor.evaluation.schedule import longest_gap_seconds
+from monitor.evaluation.crontab import longest_gap_seconds
 from monitor.rules.builtin_rules import (
     DAEMON,
     KAFKA,

@@ -9,7 +9,7 @@ from monitor.config.config import Config, Heartbeat, HttpTarget
 from monitor.core.report import Report
 from monitor.sinks.http_sender import HttpSender
 from monitor.sinks.notifications import HeartbeatSink, Key, MessageQueue, WebhookSink
-from monitor.sinks.prometheus_page import PrometheusSink
+from monitor.sinks.prometheus_page import MetricsPage, PrometheusSink
 
 
 class Sink(Protocol):
@@ -30,7 +30,8 @@ class SinkManager:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._reports: dict[str, Report] = {}
+        self._reports: Mapping[str, Report] = {}
+        """Replaced, never changed: readers take no lock."""
         self._prometheus = PrometheusSink()
         self._settings: tuple[HttpTarget | None, Heartbeat | None] = (None, None)
         self._started = False
@@ -40,10 +41,11 @@ class SinkManager:
     def configured(self, config: Config, notified: Iterable[Key]) -> None:
         """Apply a configuration; `notified` are the alerts whose start was delivered before the daemon started."""
         with self._lock:
-            for gone in self._reports.keys() - {model.name for model in config.models}:
-                del self._reports[gone]
+            wanted = {model.name for model in config.models}
+            for gone in self._reports.keys() - wanted:
                 for sink in self._sinks():
                     sink.forget(gone)
+            self._reports = {name: report for name, report in self._reports.items() if name in wanted}
             webhook, heartbeat = self._settings
             if config.webhook != webhook:
                 self._replace_webhook(config.webhook, notified)
@@ -54,20 +56,19 @@ class SinkManager:
     def publish(self, report: Report) -> None:
         """Pass a report to all sinks."""
         with self._lock:
-            self._reports[report.model] = report
+            self._reports = {**self._reports, report.model: report}
             for sink in self._sinks():
                 sink.publish(report)
 
     def retract(self, report: Report) -> None:
         """Show a report without estimates. It resolves no alert and causes no heartbeat."""
         with self._lock:
-            self._reports[report.model] = report
+            self._reports = {**self._reports, report.model: report}
             self._prometheus.publish(report)
 
     def reports(self) -> Mapping[str, Report]:
         """Return the last report of each model."""
-        with self._lock:
-            return dict(self._reports)
+        return self._reports
 
     def notified(self) -> AbstractSet[Key] | None:
         """Return the alerts whose start was delivered and whose end was not; None without a webhook.
@@ -77,7 +78,7 @@ class SinkManager:
         with self._lock:
             return None if self.webhook is None else self.webhook.firing ^ self.webhook.queue.undelivered()
 
-    def metrics(self) -> bytes:
+    def metrics(self) -> MetricsPage:
         """Return the part of the metrics page that shows reports."""
         return self._prometheus.page()
 

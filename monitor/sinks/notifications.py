@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+import numpy as np
+
 from monitor.core.backoff import Backoff
-from monitor.core.estimate import WindowState
 from monitor.core.report import Report
 from monitor.sinks.http_sender import Answer, HttpSender, Outcome
 
@@ -160,7 +161,7 @@ class HeartbeatSink:
 
     def publish(self, report: Report) -> None:
         """Queue a heartbeat, unless one is queued already or the evaluation failed in every window."""
-        if all(segment.state is WindowState.ERROR for segment in report.segments):
+        if report.windows.failed:
             return
         now = time.monotonic()
         # One that is being sent may be followed by one that waits.
@@ -187,10 +188,14 @@ class WebhookSink:
     def publish(self, report: Report) -> None:
         """Queue a message for each alert that started to fire or resolved since the previous report."""
         before = {key for key in self.firing if key[0] == report.model}
+        windows = report.windows
         firing, known = set[Key](), set[Key]()
-        for segment in report.segments:
-            for status in segment.alerts:
-                key = (report.model, segment.name, status.alert)
+        fired = {segment for _, segment, _ in before}
+        # The others have no news.
+        looked_at = {window for window, name in enumerate(windows.names) if name in fired}
+        for window in sorted(looked_at.union(np.flatnonzero(windows.alerts.firing.any(axis=0)).tolist())):
+            for status in windows.alerts.window(window):
+                key = (report.model, windows.names[window], status.alert)
                 known.add(key)
                 if status.firing:
                     firing.add(key)
@@ -201,7 +206,7 @@ class WebhookSink:
                         "estimator": status.estimator,
                         "value": _finite(status.value),
                         "threshold": _finite(status.threshold),
-                        "records": segment.records,
+                        "records": int(windows.records[window]),
                     }
                     reason = "fired" if status.firing else "recovered"
                     self.queue.put(key, _body(key, reason, report.at, status.since, fields))

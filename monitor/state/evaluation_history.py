@@ -15,8 +15,8 @@ from sys import intern
 import msgspec
 import numpy as np
 
-from monitor.core.estimate import WindowState
-from monitor.core.history import CAPACITY, POINT_ROWS, STATES, STRETCH_ROWS, Frame, ModelHistory, Place, Series, Span
+from monitor.core.estimate import STATES, WindowState
+from monitor.core.history import CAPACITY, POINT_ROWS, STRETCH_ROWS, Frame, ModelHistory, Place, Series, Span
 from monitor.core.report import Report
 from monitor.state.commit_plan import HistoryChange, HistoryRow
 from monitor.state.record_tables import checksum

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from monitor.config.config import Config
 from monitor.core.alerts import AlertType, kind_label
-from monitor.evaluation.schedule import longest_gap_seconds
+from monitor.evaluation.crontab import longest_gap_seconds
 from monitor.records.rejections import Reason
 from monitor.sources.base import ShardStatus, SourceStatus
 from monitor.sources.registry import SOURCE_TYPES

@@ -7,7 +7,7 @@ import pytest
 
 from monitor.config.reading import read_config
 from monitor.errors import ConfigError
-from monitor.evaluation.schedule import cron_problem
+from monitor.evaluation.crontab import cron_problem
 from tests.conftest import ROOT
 
 BAD = ROOT / "tests" / "data" / "config" / "bad"

@@ -44,7 +44,7 @@ class SlowTotals:
         scores, ones = self._outputs.scores(scaled=one.form.scaled), FIXED_POINT * self.records
         if not isinstance(one.estimator, Conformal):
             return [int(sum(row)) / ones for row in fixed(one.estimator.contributions(scores, 0.0)).tolist()]
-        threshold = one.estimator.threshold(self.mean_confidence(scaled=one.form.scaled))
+        threshold = one.estimator.threshold(np.array([self.mean_confidence(scaled=one.form.scaled)]))[0]
         score = size = empty = unsure = 0
         for record in scores.probabilities.T:
             # Sorted by value, summed from the largest.

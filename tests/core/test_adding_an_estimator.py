@@ -11,7 +11,6 @@ import pytest
 
 from monitor import Estimate, Reference, estimate
 from monitor.core.estimators import ESTIMATORS, Member
-from monitor.core.estimators.base import Means
 from monitor.core.scores import Floats, LabelledOutputs, Scores
 from monitor.core.totals import Gauge, totals_of
 from monitor.testing.oracle import check_estimator
@@ -40,10 +39,10 @@ class ConfidentShare:
         del mean_confidence
         return (scores.confidence > self.cut).astype(np.float64)[None]
 
-    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
         """Return the share, or twice that."""
         del mean_confidence
-        return Estimate(min(1.0, means[0] * (2.0 if self.doubled else 1.0)), records)
+        return np.asarray(means[0] * (2.0 if self.doubled else 1.0))
 
 
 MEMBER = Member("confident_share", ConfidentShare, {"doubled": {"doubled": True}})

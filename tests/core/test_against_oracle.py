@@ -5,37 +5,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.core.ensemble import calibrate_all, combine, results_of, with_variants
-from monitor.core.estimate import Estimate, Result
+from monitor.core.ensemble import calibrate_all, estimate_forms, measure, with_variants
 from monitor.core.scores import in_blocks, label_outputs
 from monitor.testing.oracle import Oracle, oracle_temperature
-from tests.strategies import Case, cases, synthetic
+from tests.strategies import Case, cases, named_values, synthetic
 
 pytestmark = pytest.mark.slow
-
-
-def found_values(results: dict[str, Result]) -> dict[str, float]:
-    """Flatten results to the oracle's names."""
-    found = {}
-    for name, result in results.items():
-        if isinstance(result, Estimate):
-            found[name] = result.accuracy
-            if result.prediction_sets is not None:
-                found[f"{name}.set_size"] = result.prediction_sets.mean_size
-                found[f"{name}.empty_share"] = result.prediction_sets.empty_share
-    consensus, disagreement = combine(results)
-    assert isinstance(consensus, Estimate)
-    assert disagreement is not None
-    return found | {"consensus": consensus.accuracy, "disagreement": disagreement}
 
 
 def compare(case: Case) -> None:
     """Compare both at the fitted temperature."""
     reference = label_outputs(case.reference, case.labels)
-    results = results_of(with_variants(calibrate_all(reference)), lambda: in_blocks(case.window, reference.temperature))
+    ready = with_variants(calibrate_all(reference))
+    windows = measure(ready, lambda: in_blocks(case.window, reference.temperature))
     oracle = Oracle(case.reference.tolist(), case.labels.tolist(), reference.temperature)
     wanted = oracle.estimates(case.window.tolist())
-    found = found_values(results)
+    found = named_values(estimate_forms(ready, windows))
     # A CPC form shares its set sizes with its variants and its anchored form; the oracle names them once.
     assert {key: found.get(key) for key in wanted} == pytest.approx(wanted, abs=1e-9, rel=0)
 

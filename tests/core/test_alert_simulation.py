@@ -20,10 +20,10 @@ import pytest
 from numpy.typing import NDArray
 
 from monitor.config.reading import read_config
-from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, AlertType, On, step
+from monitor.core.alerts import AlertPhase, AlertRule, AlertState, AlertType, On
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.ensemble import MEMBERS, CalibratedEstimator
-from monitor.core.estimate import CONSENSUS, Estimate, WindowState
+from monitor.core.estimate import CONSENSUS, Estimate, Interval, WindowState
 from monitor.core.estimators.confidence import (
     CalibratedConfidence,
     DifferenceOfConfidences,
@@ -34,6 +34,7 @@ from monitor.core.estimators.conformal import AnchoredAtAccuracy, AnchoredAtConf
 from monitor.core.scores import Floats, Integers, Outputs, Singles, label_outputs, outputs
 from monitor.core.totals import Gauge, totals_of
 from monitor.demo.example_data import PREVALENCE, Discriminant, Patients
+from tests.one_window import AlertFacts, step
 from tests.strategies import accepted
 
 pytestmark = pytest.mark.slow
@@ -73,7 +74,6 @@ class Pool:
     def __init__(self, calibration: Calibration, vectors: Singles) -> None:
         self.calibration = calibration
         self.vectors = vectors
-        self.chance = cache(calibration.intervals.chance_disagreement)
         both = outputs(vectors, calibration.temperature)
         self._scaled = both.scaled
         members = tuple(one for one in calibration.estimators if one.form.name in MEMBERS)
@@ -97,8 +97,8 @@ class Pool:
         estimator = self._moving.estimator
         assert isinstance(estimator, AnchoredAtConfidence)
         confidence = _in_windows(self._scaled.confidence[batches].sum(axis=1)) / window
-        thresholds = np.array([estimator.threshold(mean) for mean in confidence])
-        found = np.array([estimator.accuracy - estimator.reference_mean(mean) for mean in confidence])
+        thresholds = estimator.threshold(confidence)
+        found = estimator.accuracy - estimator.reference_mean(confidence)
         for threshold in np.unique(thresholds):
             now = thresholds == threshold
             estimates = self._scaled.sets_at(threshold).mean_score
@@ -203,17 +203,22 @@ def wandering_mix(place: Clinic, random: np.random.Generator, batches: int, batc
 
 def facts(place: Pool, window: int, values: Mapping[str, float]) -> AlertFacts:
     """Return the facts of one evaluation."""
-    interval = place.calibration.intervals.interval
     estimates = {name: value for name, value in values.items() if name != DISAGREEMENT}
+    columns = np.array(list(estimates.values()))[:, None], np.array([window])
+    lower, upper, chance = place.calibration.intervals.bounds(tuple(estimates), *columns)
+    intervals = [Interval(*pair) for pair in zip(lower[:, 0].tolist(), upper[:, 0].tolist(), strict=True)]
     return AlertFacts(
         state=WindowState.OK,
         records=window,
         new_records=window // BATCHES,
         quiet_seconds=0.0,
         elapsed_seconds=EVALUATION_SECONDS,
-        results={name: Estimate(value, window, interval(name, value, window)) for name, value in estimates.items()},
+        results={
+            name: Estimate(value, window, interval)
+            for (name, value), interval in zip(estimates.items(), intervals, strict=True)
+        },
         disagreement=values.get(DISAGREEMENT),
-        chance_disagreement=place.chance(window),
+        chance_disagreement=float(chance[0]),
         reference_accuracy=place.calibration.accuracy,
     )
 

@@ -10,20 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.core.alerts import (
-    CHANCE_MARGIN,
-    AlertFacts,
-    AlertPhase,
-    AlertRule,
-    AlertState,
-    AlertStatus,
-    AlertType,
-    On,
-    Severity,
-    status,
-    step,
-)
+from monitor.core.alerts import CHANCE_MARGIN, AlertPhase, AlertRule, AlertState, AlertStatus, AlertType, On, Severity
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, Result, Why, WindowState
+from tests.one_window import AlertFacts, status, step
 
 HALF_AN_HOUR = 1800.0
 LOW = AlertRule("accuracy_low", below=0.80, for_seconds=HALF_AN_HOUR)

@@ -65,10 +65,9 @@ def test_the_interval_of_a_biased_estimator_is_shifted(overconfident: Calibratio
 
 def test_more_records_make_narrower_intervals(overconfident: Calibration) -> None:
     """Down to the uncertainty of the reference itself."""
-    widths = []
-    for records in (20, 200, 2000, 20_000, 2_000_000):
-        interval = overconfident.intervals.interval("consensus", 0.6, records)
-        widths.append(interval.upper - interval.lower)
+    records = np.array([20, 200, 2000, 20_000, 2_000_000])
+    lower, upper, _ = overconfident.intervals.bounds(("consensus",), np.full((1, 5), 0.6), records)
+    widths = (upper - lower)[0].tolist()
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] > 0.02
 
@@ -82,7 +81,9 @@ def test_a_perfect_reference_does_not_claim_certainty() -> None:
     for _, interval in intervals(calibration, probabilities[:200]).values():
         assert interval.lower <= 1.0 - 1 / 200
         assert interval.upper == 1.0
-    assert calibration.intervals.chance_disagreement(200) >= 1 / 200
+    chance = calibration.estimate(probabilities[:200]).chance_disagreement
+    assert chance is not None
+    assert chance >= 1 / 200
 
 
 @pytest.mark.usefixtures("quick_replays")
@@ -160,8 +161,8 @@ def test_the_interval_of_a_share_is_that_of_scipy(records: int, level: float) ->
 
 
 def test_a_window_of_one_record_has_a_wide_interval(overconfident: Calibration) -> None:
-    interval = overconfident.intervals.interval("atc_mc", 1.0, 1)
-    assert interval.upper - interval.lower > 0.5
+    lower, upper, _ = overconfident.intervals.bounds(("atc_mc",), np.ones((1, 1)), np.array([1]))
+    assert upper[0, 0] - lower[0, 0] > 0.5
 
 
 @pytest.mark.usefixtures("quick_replays")

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.core.calibration import calibrate
-from monitor.core.ensemble import calibrate_all, combine, results_of
+from monitor.core.ensemble import calibrate_all, estimate_forms, measure, results_of
 from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Why
 from monitor.core.estimators import ESTIMATORS, Member
 from monitor.core.scores import in_blocks, label_outputs, outputs, scale, softmax
 from monitor.testing.oracle import check_estimator
-from tests.strategies import Case, cases, synthetic
+from tests.strategies import Case, cases, named_values, synthetic
 
 pytestmark = pytest.mark.usefixtures("quick_replays")
 
@@ -43,16 +43,14 @@ def test_every_estimator_survives_extreme_references(member: Member, truth: str)
 def test_members_return_the_reference_accuracy_on_the_reference(case: Case) -> None:
     """doc, both ATC, both anchored and calibrated confidence, and so the consensus, with or without ties."""
     reference = label_outputs(case.reference, case.labels)
-    results = results_of(calibrate_all(reference), lambda: in_blocks(case.reference, reference.temperature))
+    ready = calibrate_all(reference)
+    windows = measure(ready, lambda: in_blocks(case.reference, reference.temperature))
+    found = named_values(estimate_forms(ready, windows))
     promised = ["doc", "atc_mc", "atc_ne", "cpc_acc_anchored", "cpc_ac_anchored", "calibrated_confidence"]
     for name in [*promised, *(f"{name}_ts" for name in promised)]:
-        result = results[name]
-        assert isinstance(result, Estimate)
-        assert result.accuracy == pytest.approx(reference.accuracy, abs=1e-12)
-    consensus, disagreement = combine(results)
-    assert isinstance(consensus, Estimate)
-    assert consensus.accuracy == pytest.approx(reference.accuracy, abs=1e-12)
-    assert disagreement == pytest.approx(0.0, abs=1e-12)
+        assert found[name] == pytest.approx(reference.accuracy, abs=1e-12)
+    assert found["consensus"] == pytest.approx(reference.accuracy, abs=1e-12)
+    assert found["disagreement"] == pytest.approx(0.0, abs=1e-12)
 
 
 @settings(max_examples=30)

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.core.ensemble import calibrate_all, combine, results_of, with_variants
-from monitor.core.estimate import Estimate
+from monitor.core.ensemble import calibrate_all, estimate_forms, measure, with_variants
 from monitor.core.scores import in_blocks, label_outputs
-from tests.strategies import accepted
+from tests.strategies import accepted, named_values
 
 SETS = (
     "20news_cleanlab_comp_groups",
@@ -55,21 +54,11 @@ def test_estimates_equal_the_expected_values(real_sets: Path, name: str) -> None
     assert label_outputs(source, labels).temperature == pytest.approx(expected["temperature"], rel=1e-5)
 
     reference = label_outputs(source, labels, expected["temperature"])
-    results = results_of(with_variants(calibrate_all(reference)), lambda: in_blocks(target, expected["temperature"]))
-    consensus, disagreement = combine(results)
-    assert isinstance(consensus, Estimate)
-    assert disagreement is not None
-    found = {
+    ready = with_variants(calibrate_all(reference))
+    windows = measure(ready, lambda: in_blocks(target, expected["temperature"]))
+    found = named_values(estimate_forms(ready, windows)) | {
         "source_accuracy": reference.accuracy,
         "true_target_accuracy": float(np.mean(np.argmax(target, axis=1) == truth)),
-        "consensus": consensus.accuracy,
-        "disagreement": disagreement,
     }
-    for form, result in results.items():
-        assert isinstance(result, Estimate)
-        found[form] = result.accuracy
-        if result.prediction_sets is not None:
-            found[f"{form}.set_size"] = result.prediction_sets.mean_size
-            found[f"{form}.empty_share"] = result.prediction_sets.empty_share
     wanted = {key: value for key, value in expected.items() if key != "temperature"}
     assert {key: found[key] for key in wanted} == pytest.approx(wanted, abs=1e-9, rel=0)

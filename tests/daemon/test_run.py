@@ -56,6 +56,16 @@ def test_exported_estimates_match_the_oracle(site: Site) -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
+def test_it_imports_no_library_that_it_does_not_use(site: Site) -> None:
+    """With a directory of JSONL: no Kafka, no Arrow, nothing that only calibration needs."""
+    write_records(site.inbox / "a.jsonl", HEALTHY[:400], site="A")
+    with running(site.config, environment={"PYTHONPROFILEIMPORTTIME": "1"}) as process:
+        process.wait_for(*window_records(300))
+        imported = re.findall(r"^import time:.*\| +(\w+)$", process.log, re.MULTILINE)
+    assert "msgspec" in imported
+    assert not set(imported) & {"kafka", "matplotlib", "pyarrow", "scipy"}
+
+
 def test_it_is_ready_after_the_first_evaluation(site: Site) -> None:
     write_records(site.inbox / "a.jsonl", HEALTHY[:400], site="A")
     with running(site.config) as process:

@@ -233,7 +233,7 @@ def test_e11_ingestion_that_sees_the_new_time_first_forgets_no_segment(site: Sit
     site.runner.check_clocks()
     ticks = site.counted("cpcmon_tick_duration_seconds_count")
     wait_until(lambda: site.counted("cpcmon_tick_duration_seconds_count") > ticks + 1)
-    assert set(site.monitor.ingestion.view.snapshot("density", 0.0, 0.0).windows) == {(), (("site", "A"),)}
+    assert set(site.monitor.ingestion.view.snapshot("density", 0.0, 0.0).segments) == {(), (("site", "A"),)}
 
 
 def test_e12_an_evaluation_right_after_a_suspension_is_catching_up(site: Site) -> None:

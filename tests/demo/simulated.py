@@ -8,12 +8,13 @@ import numpy as np
 
 from monitor.config.config import Every, ModelConfig
 from monitor.config.reading import read_config
-from monitor.core.alerts import AlertFacts, AlertPhase, AlertRule, AlertState, step
+from monitor.core.alerts import AlertPhase, AlertRule, AlertState
 from monitor.core.estimate import Estimate, WindowState
 from monitor.demo.demo_folder import Folder
 from monitor.demo.play import DemoOptions
 from monitor.demo.story import LENGTH, SEGMENTS, Exams
 from monitor.reference.reference import Reference
+from tests.one_window import AlertFacts, step
 
 
 @dataclass

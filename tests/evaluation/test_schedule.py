@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from monitor.config.config import Cron, Every
-from monitor.evaluation.schedule import Schedule, _trigger, cron_problem, seconds_of_runs
+from monitor.evaluation.crontab import cron_problem, seconds_of_runs
+from monitor.evaluation.schedule import Schedule, _trigger
 
 LIMIT = 60.0
 

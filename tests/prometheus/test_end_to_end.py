@@ -52,7 +52,7 @@ class _Exporter:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                page = sink.page()
+                page = bytes(sink.page())
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
                 self.send_header("Content-Length", str(len(page)))

@@ -5,10 +5,11 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from monitor.core.alerts import AlertRule, AlertType, On
-from monitor.core.ensemble import MEMBERS, consensus
+from monitor.core.ensemble import MEMBERS, combine
 from tests.rules.rule_tests import Rules
 from tests.sinks import reports
 
@@ -111,10 +112,10 @@ def test_the_merged_consensus_is_that_of_the_merged_members(rules: Rules) -> Non
     second = dict(zip(MEMBERS, (60, 90, 20, 80, 70, 10), strict=True))
     series = share("a", "200x9", {name: f"{value}x9" for name, value in first.items()})
     series |= share("b", "100x9", {name: f"{value}x9" for name, value in second.items()})
-    expected = consensus({member: (first[member] + second[member]) / 300 for member in MEMBERS})
+    spread = [(first[member] + second[member]) / 300 for member in MEMBERS]
+    expected = combine(np.array(spread)[:, None])[0][0]
     query = 'cpcmon:estimated_accuracy_ratio{estimator="consensus"}'
     assert list(rules.values(series, 3, query).values()) == [pytest.approx(expected, rel=1e-12)]
-    spread = [(first[member] + second[member]) / 300 for member in MEMBERS]
     (disagreement,) = merged(rules, series, record="estimator_disagreement_ratio")
     assert disagreement == pytest.approx(max(spread) - min(spread))
     silent = {name: shape for name, shape in series.items() if "doc_ts" not in name}

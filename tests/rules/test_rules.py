@@ -10,7 +10,7 @@ from apscheduler.triggers.cron import CronTrigger
 
 from monitor.config.config import Config, Cron, Every, ModelConfig, Storage
 from monitor.core.alerts import AlertRule, AlertType, Severity
-from monitor.evaluation.schedule import longest_gap_seconds
+from monitor.evaluation.crontab import longest_gap_seconds
 from monitor.rules.rule_file import alert_name, rule_file
 from tests.rules.rule_tests import Rules
 from tests.sinks import reports

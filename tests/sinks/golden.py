@@ -22,7 +22,7 @@ def page() -> str:
     telemetry.evaluation_failed("triage")
     telemetry.estimator_failed("density", "consensus", 1)
     telemetry.ticked(0.002)
-    text = (sink.page() + telemetry.page()).decode()
+    text = (bytes(sink.page()) + telemetry.page()).decode()
     text = re.sub(r"^(process_\w+) .*$", r"\1 0.0", text, flags=re.MULTILINE)
     return re.sub(r"^cpcmon_build_info\{.*", _build, text, flags=re.MULTILINE)
 

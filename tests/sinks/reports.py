@@ -56,8 +56,8 @@ def share(segment: Segment) -> SegmentReport:
     """Return a window without an estimate of its own: DOC was clipped, and one part has no interval."""
     parts = {
         "consensus": estimate(0.9, 20),
-        "doc": Estimate(1.0, 20, Interval(0.95, 1.0), unclipped=1.25),
         "ac": Estimate(0.75, 20),
+        "doc": Estimate(1.0, 20, Interval(0.95, 1.0), unclipped=1.25),
     }
     few = window(segment, WindowState.TOO_FEW_RECORDS)
     return replace(few, parts=MappingProxyType(parts), fresh=True)

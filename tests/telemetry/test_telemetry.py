@@ -33,7 +33,7 @@ def test_promtool_finds_nothing(telemetry: Telemetry, promtool: Path) -> None:
     """In the whole page: reports and telemetry."""
     sink = PrometheusSink()
     sink.publish(reports.density())
-    page = sink.page() + telemetry.page()
+    page = bytes(sink.page()) + telemetry.page()
     checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 
@@ -42,7 +42,7 @@ def test_reports_and_telemetry_share_no_family(telemetry: Telemetry) -> None:
     """A split family would invalidate the page."""
     sink = PrometheusSink()
     sink.publish(reports.density())
-    assert not families(sink.page()).keys() & families(telemetry.page()).keys()
+    assert not families(bytes(sink.page())).keys() & families(telemetry.page()).keys()
 
 
 def test_counters_are_0_before_the_first_event() -> None:

@@ -21,6 +21,7 @@ from monitor.sources.base import SourceStatus
 from monitor.web import api
 from monitor.web.api import status_document
 from monitor.web.pages.routes import standard_pages
+from monitor.web.server.request import Response
 from monitor.web.site import Rejects, Site, SourceView
 from tests.sinks import reports
 from tests.web.conftest import Serve
@@ -163,7 +164,7 @@ def test_a_segment_has_its_own_realised_accuracies() -> None:
 
 
 def test_both_are_served_as_json(serve: Serve) -> None:
-    pages = standard_pages(_site(), metrics=bytes, reload=None, status=bytes)
+    pages = standard_pages(_site(), metrics=lambda: Response(b""), reload=None, status=bytes)
     served = serve(pages)
     for path in ("/api/v1/history?model=%3Cb%3Edensity%3C/b%3E&span=month", "/api/v1/rejects"):
         answer = served.ask(path)
@@ -270,7 +271,7 @@ def test_realised_accuracies_have_the_remark(site: Site) -> None:
 
 @pytest.mark.parametrize("path", ["/api/v1/configuration", "/api/v1/reference?model=density"])
 def test_documents_are_json_for_get_only(serve: Serve, site: Site, path: str) -> None:
-    pages = standard_pages(site, metrics=lambda: b"", reload=None, status=lambda: b"{}")
+    pages = standard_pages(site, metrics=lambda: Response(b""), reload=None, status=lambda: b"{}")
     answer = serve(pages).ask(path)
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert json.loads(answer.body)["version"] == 1

@@ -13,7 +13,7 @@ from monitor.settings.kinds import Setting
 from monitor.sources.base import SourceStatus
 from monitor.web.pages.rendering import MARK
 from monitor.web.pages.routes import standard_pages
-from monitor.web.server.request import HTML, Request
+from monitor.web.server.request import HTML, Request, Response
 from monitor.web.site import Rejects, Site, SourceView
 from tests.web.reading import Reader, site_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
@@ -60,7 +60,7 @@ def _site(evil: str) -> Site:
 @pytest.mark.parametrize("evil", EVIL)
 def test_no_name_becomes_markup_on_any_page(evil: str) -> None:
     """Finds every HTML page by its content type."""
-    pages = standard_pages(_site(evil), metrics=bytes, reload=None, status=bytes)
+    pages = standard_pages(_site(evil), metrics=lambda: Response(b""), reload=None, status=bytes)
     read = []
     for path, page in pages.items():
         if "GET" not in page.methods:

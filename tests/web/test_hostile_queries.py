@@ -8,6 +8,7 @@ import pytest
 
 from monitor.state.evaluation_history import History
 from monitor.web.pages.routes import standard_pages
+from monitor.web.server.request import Response
 from monitor.web.site import Site
 from tests.web.conftest import Serve
 from tests.web.sample_reports import NOW
@@ -41,7 +42,7 @@ def _site() -> Site:
 @pytest.fixture
 def status_of(serve: Serve, caplog: pytest.LogCaptureFixture) -> Ask:
     """Request a target and check every response; returns its status."""
-    client = serve(standard_pages(_site(), metrics=bytes, reload=None, status=bytes))
+    client = serve(standard_pages(_site(), metrics=lambda: Response(b""), reload=None, status=bytes))
     caplog.set_level(logging.DEBUG)
 
     def ask(target: str) -> int:

@@ -4,7 +4,7 @@ import pytest
 
 from monitor.web.pages.rendering import CSP
 from monitor.web.pages.routes import standard_pages
-from monitor.web.server.request import Pages
+from monitor.web.server.request import Pages, Response
 from monitor.web.site import Health, Site
 from tests.web.conftest import Serve
 from tests.web.sample_reports import NOW, three_models
@@ -35,7 +35,7 @@ class Daemon:
         )
         return standard_pages(
             site,
-            metrics=lambda: b"cpcmon_build_info 1\n",
+            metrics=lambda: Response(b"cpcmon_build_info 1\n"),
             reload=self.reload if lifecycle else None,
             status=lambda: b"{}",
         )
@@ -76,7 +76,7 @@ def test_the_liveness_probe_asks_for_nothing_that_may_hang(serve: Serve) -> None
 
     stuck = ["evaluation has made no progress for 400 seconds"]
     site = Site(reports=three_models, now=lambda: NOW, version="1.2.3", unhealthy=lambda: stuck, health=hangs)
-    answer = serve(standard_pages(site, metrics=bytes, reload=None, status=bytes)).ask("/-/healthy")
+    answer = serve(standard_pages(site, metrics=lambda: Response(b""), reload=None, status=bytes)).ask("/-/healthy")
     assert (answer.status, answer.body) == (503, b"evaluation has made no progress for 400 seconds\n")
 
 

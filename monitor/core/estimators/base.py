@@ -4,14 +4,9 @@ An estimator is a frozen dataclass of numbers and arrays, so that the reference 
 thread at a time; never blocks.
 """
 
-from collections.abc import Sequence
 from typing import ClassVar, Protocol, Self
 
-from monitor.core.estimate import Result
 from monitor.core.scores import Floats, LabelledOutputs, Scores
-
-Means = Sequence[float]
-"""Means of an estimator's contributions over a window. Plain floats, faster than numpy for a few numbers."""
 
 
 class Estimator(Protocol):
@@ -34,6 +29,10 @@ class Estimator(Protocol):
         """
         ...
 
-    def estimate(self, means: Means, records: int, mean_confidence: float) -> Result:
-        """Return the result for a window of at least one record from the means of its contributions."""
+    def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
+        """Return the estimated accuracy of each window, not clipped, from the means of its contributions.
+
+        Elementwise: `means` has shape (rows, windows), the others (windows,). A number that is no accuracy, such as NaN, is a
+        failure in that window, unless all its conformal sets are empty.
+        """
         ...

@@ -6,8 +6,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from monitor.core.estimate import Estimate, clipped_estimate
-from monitor.core.estimators.base import Means
 from monitor.core.scores import Floats, LabelledOutputs, Scores
 
 
@@ -32,10 +30,10 @@ class AverageConfidence:
         del mean_confidence
         return scores.confidence[None]
 
-    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
         """Return the mean confidence."""
         del mean_confidence
-        return Estimate(means[0], records)
+        return np.asarray(means[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +60,11 @@ class DifferenceOfConfidences:
         del mean_confidence
         return scores.confidence[None]
 
-    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
         """Shift the reference accuracy by the change in mean confidence."""
         del mean_confidence
         change = means[0] - self.confidence
-        return clipped_estimate(self.accuracy + (abs(change) if self.absolute else change), records)
+        return np.asarray(self.accuracy + (np.abs(change) if self.absolute else change))
 
 
 _OUT_OF_REACH = 2.0
@@ -112,11 +110,10 @@ class _ThresholdedScore(ABC):
         threshold = np.float32(self.threshold)
         return np.array([score > threshold, score == threshold], dtype=np.float64)
 
-    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
         """Return the share above, plus the weighted share of ties."""
         del mean_confidence
-        # Rounding of the weight may exceed 1.
-        return clipped_estimate(means[0] + self.tie_weight * means[1], records)
+        return np.asarray(means[0] + self.tie_weight * means[1])
 
 
 class ThresholdedConfidence(_ThresholdedScore):
@@ -173,10 +170,10 @@ class CalibratedConfidence:
         del mean_confidence
         return np.interp(_knot(scores), self.confidence, self.accuracy)[None]
 
-    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
         """Return the mean of the fitted accuracies."""
         del mean_confidence
-        return clipped_estimate(means[0], records)
+        return np.asarray(means[0])
 
 
 def _knot(scores: Scores) -> Floats:

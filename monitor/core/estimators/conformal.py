@@ -9,7 +9,6 @@ A less confident model has more empty sets; their contribution decides whether d
 estimator here, CPC does not detect confident errors.
 """
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,9 +16,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Result, Why, clipped_estimate
-from monitor.core.estimators.base import Means
-from monitor.core.scores import Floats, LabelledOutputs, Scores, Singles, mean_scores_at
+from monitor.core.scores import Cells, Floats, LabelledOutputs, Scores, Singles, mean_scores_at
 
 
 class EmptySets(StrEnum):
@@ -38,12 +35,12 @@ class Conformal(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def threshold(self, mean_confidence: float) -> np.float32:
-        """Return the least score of a class in the set."""
+    def threshold(self, mean_confidence: Floats) -> Singles:
+        """Return the least score of a class in the set, for each window."""
 
     def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
         """Return four rows: mean score in the set, its size, whether it is empty, and the confidence if it is."""
-        sets = scores.sets_at(self.threshold(mean_confidence))
+        sets = scores.sets_at(self.threshold(np.array([mean_confidence]))[0])
         rows = np.empty((4, scores.records))
         rows[0] = sets.mean_score
         rows[1] = sets.size
@@ -59,17 +56,16 @@ class _Plain(Conformal):
     returns_reference_accuracy: ClassVar[bool] = False
     empty_sets: EmptySets
 
-    def estimate(self, means: Means, records: int, mean_confidence: float) -> Result:
-        """Return the mean score, with empty sets by the chosen rule."""
+    def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
+        """Return the mean score, with empty sets by the chosen rule; NaN if it is SKIP and all are empty."""
         del mean_confidence
-        mean_score, size, empty, confidence_if_empty = means
+        mean_score, _, empty, confidence_if_empty = means
         if self.empty_sets is EmptySets.SKIP:
-            if empty == 1.0:
-                return NoEstimate(Why.ALL_SETS_EMPTY, records, PredictionSets(size, empty))
-            mean_score /= 1.0 - empty
+            none = np.full_like(mean_score, np.nan)
+            mean_score = np.divide(mean_score, 1.0 - empty, out=none, where=empty < 1.0)
         elif self.empty_sets is EmptySets.TOP:
-            mean_score += confidence_if_empty
-        return clipped_estimate(mean_score, records, PredictionSets(size, empty))
+            mean_score = mean_score + confidence_if_empty
+        return np.asarray(mean_score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +80,9 @@ class ConformalAtAccuracy(_Plain):
         """Take the (r+1)-th largest calibration score."""
         return cls(float(_cut_at_accuracy(reference, scaled=scaled)))
 
-    def threshold(self, mean_confidence: float) -> np.float32:
+    def threshold(self, mean_confidence: Floats) -> Singles:
         """Return the fixed threshold."""
-        del mean_confidence
-        return np.float32(self.cut)
+        return np.full_like(mean_confidence, self.cut, dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +97,9 @@ class ConformalAtConfidence(_Plain):
         """Keep the ranked calibration scores."""
         return cls(reference.ranked_label_scores(scaled=scaled))
 
-    def threshold(self, mean_confidence: float) -> np.float32:
+    def threshold(self, mean_confidence: Floats) -> Singles:
         """Return the calibration score at the window's level."""
-        return np.float32(self.ranked[_rank_at(mean_confidence, len(self.ranked)) - 1])
+        return np.asarray(self.ranked[_place_at(mean_confidence, len(self.ranked))])
 
 
 class _Anchored(Conformal):
@@ -115,13 +110,12 @@ class _Anchored(Conformal):
     accuracy: float
 
     @abstractmethod
-    def reference_mean(self, mean_confidence: float) -> float:
-        """Return CPC of the reference itself at the window's threshold."""
+    def reference_mean(self, mean_confidence: Floats) -> Floats | float:
+        """Return CPC of the reference itself at each window's threshold."""
 
-    def estimate(self, means: Means, records: int, mean_confidence: float) -> Estimate:
+    def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
         """Shift the reference accuracy by the change in CPC."""
-        change = means[0] - self.reference_mean(mean_confidence)
-        return clipped_estimate(self.accuracy + change, records, PredictionSets(means[1], means[2]))
+        return np.asarray(self.accuracy + (means[0] - self.reference_mean(mean_confidence)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +132,11 @@ class AnchoredAtAccuracy(_Anchored):
         cut = _cut_at_accuracy(reference, scaled=scaled)
         return cls(reference.accuracy, float(cut), _mean_score(reference.scores(scaled=scaled), cut))
 
-    def threshold(self, mean_confidence: float) -> np.float32:
+    def threshold(self, mean_confidence: Floats) -> Singles:
         """Return the fixed threshold."""
-        del mean_confidence
-        return np.float32(self.cut)
+        return np.full_like(mean_confidence, self.cut, dtype=np.float32)
 
-    def reference_mean(self, mean_confidence: float) -> float:
+    def reference_mean(self, mean_confidence: Floats) -> float:
         """Return the fixed mean."""
         del mean_confidence
         return self.anchor
@@ -166,15 +159,15 @@ class AnchoredAtConfidence(_Anchored):
         anchor = scores if reference.is_part else mean_scores_at(ranked, scores)
         return cls(reference.accuracy, ranked, anchor)
 
-    def threshold(self, mean_confidence: float) -> np.float32:
+    def threshold(self, mean_confidence: Floats) -> Singles:
         """Return the calibration score at the window's level."""
-        return np.float32(self.ranked[_rank_at(mean_confidence, len(self.ranked)) - 1])
+        return np.asarray(self.ranked[_place_at(mean_confidence, len(self.ranked))])
 
-    def reference_mean(self, mean_confidence: float) -> float:
-        """Return the reference's mean at the window's threshold."""
+    def reference_mean(self, mean_confidence: Floats) -> Floats:
+        """Return the reference's mean at each window's threshold."""
         if isinstance(self.anchor, Scores):
-            return _mean_score(self.anchor, self.threshold(mean_confidence))
-        return float(self.anchor[_rank_at(mean_confidence, len(self.ranked)) - 1])
+            return np.array([_mean_score(self.anchor, threshold) for threshold in self.threshold(mean_confidence)])
+        return np.asarray(self.anchor[_place_at(mean_confidence, len(self.ranked))])
 
 
 def _cut_at_accuracy(reference: LabelledOutputs, *, scaled: bool) -> np.float32:
@@ -183,9 +176,11 @@ def _cut_at_accuracy(reference: LabelledOutputs, *, scaled: bool) -> np.float32:
     return np.float32(reference.ranked_label_scores(scaled=scaled)[rank - 1])
 
 
-def _rank_at(level: float, records: int) -> int:
+def _place_at(level: Floats, records: int) -> Cells:
+    """Return the place of the rank ceil(level (m + 1)) among the ranked scores."""
     # The epsilon absorbs rounding errors.
-    return min(records, max(1, math.ceil(level * (records + 1) - 1e-9)))
+    place = np.ceil(level * (records + 1.0) - 1e-9) - 1.0
+    return np.fmin(np.fmax(place, 0.0), records - 1.0).astype(np.intp)
 
 
 def _mean_score(scores: Scores, threshold: np.float32) -> float:

@@ -56,6 +56,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
     name, span = query.get("segment", "all"), query.get("span", Span.RECENT)
     if report is None or span not in list(Span):
         return None
+    report = report.in_full()
     segment = next((one for one in report.segments if one.name == name), None)
     if segment is None:
         return None

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from urllib.parse import quote, urlencode
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -153,10 +154,11 @@ def not_found(site: Site) -> Response:
 def _firing(reports: Mapping[str, Report]) -> list[str]:
     """Return a sentence for each firing alert above severity info; the script announces new ones."""
     return [
-        f"{report.model}, {wording.place(segment.name)}: alert {alert.alert}"
+        f"{report.model}, {wording.place(windows.names[window])}: alert {alert.alert}"
         for report in reports.values()
-        for segment in report.segments
-        for alert in segment.alerts
+        for windows in (report.windows,)
+        for window in np.flatnonzero(windows.alerts.firing.any(axis=0)).tolist()
+        for alert in windows.alerts.window(window)
         if alert_urgency(alert) is Urgency.ALERT
     ]
 

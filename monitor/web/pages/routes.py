@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 
 from monitor.core.report import Report
@@ -102,7 +102,7 @@ _CACHED = {"/", "/model"}
 
 
 def standard_pages(
-    site: Site, *, metrics: Callable[[], bytes], reload: Callable[[], str | None] | None, status: Callable[[], bytes]
+    site: Site, *, metrics: Callable[[], Response], reload: Callable[[], str | None] | None, status: Callable[[], bytes]
 ) -> Pages:
     """Return the pages by path. All functions are called on the server's threads, several at once.
 
@@ -113,7 +113,7 @@ def standard_pages(
         **{
             path: Page(_html_page(site, CachedPage(page) if path in _CACHED else page)) for path, page in _PAGES.items()
         },
-        "/metrics": Page(lambda _: Response(metrics(), METRICS)),
+        "/metrics": Page(lambda _: replace(metrics(), content_type=METRICS)),
         "/-/healthy": Page(_problems_page(site.unhealthy, "cpcmon is healthy.")),
         "/-/ready": Page(_problems_page(lambda: site.health().not_ready, "cpcmon is ready.")),
         "/-/reload": _reload_page(reload),

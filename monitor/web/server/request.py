@@ -24,6 +24,17 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """The start of a long response, compressed beforehand. Several responses may share it."""
+
+    plain: tuple[bytes, ...] = ()
+    packed: tuple[bytes, ...] = ()
+    """The same, each piece deflated up to a full flush."""
+    crc: int = 0
+    """The CRC-32 of the plain bytes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """A response."""
 
@@ -31,6 +42,13 @@ class Response:
     content_type: str = TEXT
     status: HTTPStatus = HTTPStatus.OK
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    start: Start = Start()
+    """What comes before the body."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        return sum(map(len, self.start.plain)) + len(self.body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,193 @@
+"""Scrapes of a real `cpcmon run` while records arrive and evaluations run: latency, evaluation time, memory.
+
+Many segments, each with enough records for an estimate; then a steady stream of records, evaluations every two seconds,
+and one scrape after the other.
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from benchmarks.windows import outputs
+
+SCRAPE_EVERY_SECONDS = 0.1
+_CLASSES = 10
+_REFERENCE_RECORDS = 2_000
+_MODEL = "density"
+_CONFIG = """\
+storage: {{path: state}}
+sources:
+  - {{name: results, type: directory, path: inbox, poll: 0.5s}}
+models:
+  - name: density
+    reference: density.ref
+    segment_by: [site]
+    segments: {{limit: {segments}}}
+    evaluate: {{every: 2s}}
+    alerts:
+      - {{name: accuracy_low, drop: 0.05, severity: critical}}
+      - {{name: no_agreement, type: disagreement, severity: info}}
+      - {{name: silent, after: 2h}}
+limits: {{window_bytes: 8GiB, segments: {segments}}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was measured, in seconds and bytes."""
+
+    scrapes: list[float]
+    evaluations: int
+    evaluation_seconds: float
+    """Mean."""
+    tick_seconds: float
+    """Mean duration of a round of ingestion."""
+    resident_bytes: int
+    peak_bytes: int
+    page_bytes: int
+
+
+def measured(
+    folder: Path, segments: int, records: int, a_second: int, seconds: float, python: str = sys.executable
+) -> Found:
+    """Run a daemon in a folder, fill its windows and scrape it; `python` may be that of another version."""
+    from monitor.reference.reference import Reference  # noqa: PLC0415 - only here
+
+    reference = Reference.calibrate(*outputs(_REFERENCE_RECORDS, _CLASSES, seed=1), model=_MODEL, version="2.1")
+    reference.save(folder / "density.ref")
+    (folder / "config.yaml").write_text(_CONFIG.format(segments=segments), encoding="utf-8")
+    inbox = folder / "inbox"
+    inbox.mkdir()
+    vectors = [", ".join(f"{p:.6f}" for p in vector) for vector in outputs(1000, _CLASSES, seed=2)[0].tolist()]
+
+    def lines(first: int, count: int) -> Iterator[str]:
+        for number in range(first, first + count):
+            yield f'{{"site": "S{number % segments:05d}", "probs": [{vectors[number * 7 % 1000]}]}}\n'
+
+    total = segments * records
+    with (inbox / "first.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(lines(0, total))
+    with _daemon(folder / "config.yaml", python) as (pid, url):
+        _wait_for(url, "cpcmon_records_total", total)
+        _wait_for(url, "cpcmon_evaluations_total", _value(_page(url), "cpcmon_evaluations_total") + 2)
+        over = threading.Event()
+
+        def stream() -> None:
+            sent = total
+            with (inbox / "stream.jsonl").open("a", encoding="utf-8") as file:
+                while not over.wait(0.1):
+                    file.writelines(lines(sent, a_second // 10))
+                    file.flush()
+                    sent += a_second // 10
+
+        sender = threading.Thread(target=stream)
+        sender.start()
+        before = _page(url)
+        scrapes = []
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            began = time.perf_counter()
+            page = _page(url)
+            scrapes.append(time.perf_counter() - began)
+            time.sleep(SCRAPE_EVERY_SECONDS)
+        over.set()
+        sender.join()
+        after = _page(url)
+        evaluations, evaluating = _risen(before, after, "cpcmon_evaluation_duration_seconds")
+        ticks, ticking = _risen(before, after, "cpcmon_tick_duration_seconds")
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+        resident, peak = (int(re.findall(rf"{name}:\s+(\d+) kB", status)[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+        return Found(
+            scrapes,
+            int(evaluations),
+            evaluating / max(1.0, evaluations),
+            ticking / max(1.0, ticks),
+            resident,
+            peak,
+            len(page),
+        )
+
+
+@contextmanager
+def _daemon(config: Path, python: str) -> Iterator[tuple[int, str]]:
+    command = [python, "-m", "monitor", "run", "--config.file", str(config), "--web.listen-address", "127.0.0.1:0"]
+    # From the folder of that interpreter's version: `-m` finds the package in the working directory first.
+    home = Path(python).parents[2] if python != sys.executable else Path.cwd()
+    log = config.parent / "log"
+    with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, stderr=file, cwd=home, env={**os.environ, "PYTHONPATH": str(home)})
+    try:
+        while not (found := re.search(r"is ready on (http://[0-9.:]+)", log.read_text(encoding="utf-8"))):
+            if process.poll() is not None:
+                raise RuntimeError(log.read_text(encoding="utf-8"))
+            time.sleep(0.2)
+        yield process.pid, found[1]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _page(url: str) -> bytes:
+    with urlopen(Request(f"{url}/metrics"), timeout=120) as answer:  # noqa: S310 - our own
+        body: bytes = answer.read()
+        return body
+
+
+def _value(page: bytes, name: str) -> float:
+    """Return the value of the first series of a name; 0 without one."""
+    found = re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$".encode(), page, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def _risen(before: bytes, after: bytes, name: str) -> tuple[float, float]:
+    """Return how far count and sum of a histogram have risen."""
+    count, total = (_value(after, f"{name}_{one}") - _value(before, f"{name}_{one}") for one in ("count", "sum"))
+    return count, total
+
+
+def _wait_for(url: str, name: str, value: float) -> None:
+    while _value(_page(url), name) < value:
+        time.sleep(1.0)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--segments", type=int, default=2_000)
+    parser.add_argument("--records", type=int, default=250, help="in each segment, before the stream")
+    parser.add_argument("--a-second", type=int, default=500, help="records of the stream")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--old", help="the Python of another version, to compare with")
+    asked = parser.parse_args()
+    print(f"{asked.segments:,} segments of {_CLASSES} classes, {asked.a_second} records a second")
+    for name, python in (("old", asked.old), ("new", sys.executable)):
+        if python is None:
+            continue
+        with tempfile.TemporaryDirectory(prefix="cpcmon-bench-") as folder:
+            found = measured(Path(folder), asked.segments, asked.records, asked.a_second, asked.seconds, python)
+        latest = sorted(found.scrapes)
+        longest, late = latest[-1], latest[int(0.99 * (len(latest) - 1))]
+        print(f"{name}: {len(latest)} scrapes of {found.page_bytes / 1e6:.1f} MB, {found.evaluations} evaluations")
+        print(
+            f"  scrape, ms: median {statistics.median(latest) * 1e3:.1f}, "
+            f"99th percentile {late * 1e3:.1f} (wanted: 100), longest {longest * 1e3:.1f} (wanted: 200)"
+        )
+        print(f"  evaluation: {found.evaluation_seconds:.3f} s (wanted: 1); tick: {found.tick_seconds * 1e3:.1f} ms")
+        print(
+            f"  resident memory: {found.resident_bytes / 1e6:,.0f} MB, at most {found.peak_bytes / 1e6:,.0f} (wanted: 600)"
+        )
+
+
+if __name__ == "__main__":
+    main()
