@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
+from functools import reduce
 from math import isfinite
 from typing import Any
 
@@ -86,16 +87,18 @@ class TextSlices:
         if longest > _LONGEST_TEXT:
             return None
         words: Hashes = np.ndarray((len(self.data) - 7,), "<u8", self.data, 0, (1,))
-        parts = [
-            words[self.starts + place] & _FIRST_BYTES[np.clip(self.lengths - place, 0, 8)]
-            for place in range(0, max(1, longest), 8)
-        ]
-        mixed = parts[0]
-        for part in parts[1:]:
-            mixed = mixed * _MIX + part
+        if longest <= 8:
+            parts = [words[self.starts] & _FIRST_BYTES[self.lengths]]
+        else:
+            parts = [
+                words[self.starts + place] & _FIRST_BYTES[np.clip(self.lengths - place, 0, 8)]
+                for place in range(0, longest, 8)
+            ]
+        mixed = reduce(lambda numbers, part: numbers * _MIX + part, parts)
         codes, firsts = _grouped(mixed)
         # Different strings may be mixed to the same number, though hardly by chance.
-        if any((part != part[firsts][codes]).any() for part in (self.lengths, *parts)):
+        compared = [self.lengths, *parts] if len(parts) > 1 else [self.lengths]
+        if any((part != part[firsts][codes]).any() for part in compared):
             return None
         return Texts(tuple(self._text(first) for first in firsts.tolist()), codes)
 

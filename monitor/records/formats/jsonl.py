@@ -25,6 +25,7 @@ from monitor.records.vectors import (
     Vectors,
     matrix_at_once,
     matrix_one_by_one,
+    size_of_head,
     vectors_one_by_one,
 )
 
@@ -193,8 +194,8 @@ class RecordEncoding:
     def heads(self) -> tuple[bytes, bytes]:
         """Return what comes before the numbers of a record: its start, and the header of the vector."""
         names, width = self.names, self.width
-        start = _encoder.encode(dict.fromkeys(names))[: 1 if len(names) < 1 << 4 else 3] + _encoder.encode(names[0])
-        return start, _encoder.encode([None] * width)[: 1 if width < 1 << 4 else 3]
+        start = _encoder.encode(dict.fromkeys(names))[: size_of_head(len(names))] + _encoder.encode(names[0])
+        return start, _encoder.encode([None] * width)[: size_of_head(width)]
 
 
 @cache
@@ -230,53 +231,76 @@ class EncodedRecords:
         # So that no window of eight bytes begins before it.
         self._data = bytearray(8)
         self._ends = [8]
+        """Where each addition ends, after the first."""
+        self._counts: list[int] = []
         self._bytes: _Bytes = np.zeros(0, dtype=np.uint8)
         self._starts: Indices = np.zeros(0, dtype=np.int64)
         self._fields: dict[str, tuple[Indices, _Bytes]] = {}
-        self.count = 0
 
-    def add(self, records: list[Any]) -> bool:
-        """Add records; return False, without effect, if they cannot be encoded."""
-        if not self._encoding.names:
-            return False
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes records."""
+        return bool(self._encoding.names)
+
+    def add(self, records: list[Any] | None) -> int:
+        """Add records, if there are any; return how many, 0 if they cannot be encoded."""
+        if not records or not self.is_open:
+            return 0
         try:
             _encoder.encode_into(records, self._data, self._ends[-1])
         except (ValueError, OverflowError, RecursionError):
             del self._data[self._ends[-1] :]
-            return False
+            return 0
         self._ends.append(len(self._data))
-        self.count += len(records)
-        return True
+        self._counts.append(len(records))
+        return len(records)
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+        return sum(self._counts)
+
+    def mark(self) -> int:
+        """Return a mark to return to."""
+        return len(self._counts)
+
+    def return_to(self, mark: int) -> None:
+        """Remove what was added since."""
+        del self._counts[mark:], self._ends[mark + 1 :], self._data[self._ends[mark] :]
 
     def find_fields(self) -> bool:
-        """Find the fields of all records; return False if a vector is no list of the right length, or a string is long."""
-        width = self._encoding.width
+        """Find the fields of all records; return False if one is odd: a vector with names, a long or a nested value."""
         self._data += bytes(SPARE_BYTES)
         self._bytes = np.frombuffer(self._data, dtype=np.uint8)
         start, header = self._encoding.heads()
-        # The same bytes elsewhere would only be too many.
-        window = (start + header)[-8:]
+        # Their last bytes, at most eight, behind which a vector seems to begin.
+        last = (start + header)[-8:]
         words = np.ndarray((len(self._data) - 7,), "<u8", self._data, 0, (1,))
         found = np.flatnonzero(self._bytes == header[0]) + len(header)
-        cut = np.uint64(64 - 8 * len(window))
-        found = found[words[found - 8] >> cut == int.from_bytes(window, "little")]
+        found = found[words[found - 8] >> np.uint64(64 - 8 * len(last)) == int.from_bytes(last, "little")]
         if len(found) != self.count:
             return False
         self._starts = found
-        at = found + 9 * width
+        at = found + 9 * self._encoding.width
         for name in self._encoding.names[1:]:
             at = at + len(_encoder.encode(name))
+            if at.max() >= len(self._data) - 1:
+                return False
             types = self._bytes[at]
             self._fields[name] = at, types
-            if name == self._encoding.names[-1]:
-                break
-            sizes = _SIZES[types]
+            sizes = _SIZES[types] if (types != types[0]).any() else _SIZES[types[:1]]
             if not sizes.all():
                 return False
             at = at + sizes
-            if (types == _STRING).any():
-                at += np.where(types == _STRING, self._bytes[at - 1], 0)
-        return True
+            if (is_long := types == _STRING).any():
+                at += np.where(is_long, self._bytes[at - 1], 0)
+        # Numbers may contain the same bytes, by chance or on purpose. So each record must begin where the one before ends.
+        begins, ends = found - len(start + header), at
+        firsts = np.cumsum([0, *self._counts[:-1]])
+        heads = [size_of_head(count) for count in self._counts]
+        follows = np.concatenate([[0], ends[:-1]])
+        follows[firsts] = np.array(self._ends[:-1]) + heads
+        return bool((begins == follows).all() and (ends[np.cumsum(self._counts) - 1] == self._ends[1:]).all())
 
     def matrix(self, rows: Indices) -> Floats:
         """Return the vectors of some records."""
@@ -392,7 +416,7 @@ class JsonLines:
         run = self.new_run(len(block))
         for first, after in _cuts(block):
             together = braced[first:after].all() and not self._schema.needs_columns
-            records = self.decode_together(block, first, after, builder) if together else None
+            records = self.decode_together(block, first, after, is_ascii=builder.is_ascii) if together else None
             if records is not None:
                 non_json_lines = None
                 if run.add(records):
@@ -441,7 +465,7 @@ class JsonLines:
         """Keep no content beyond a block."""
         self._diagnoses.clear()
 
-    def decode_together(self, block: LineBlock, first: int, after: int, builder: BatchBuilder) -> list[Any] | None:
+    def decode_together(self, block: LineBlock, first: int, after: int, *, is_ascii: bool) -> list[Any] | None:
         """Return the records of lines that all start and end with a brace; None unless each line is one record.
 
         The decoder allows whitespace between and within records, but no newline in a string. Everywhere else `}`, newline
@@ -449,12 +473,18 @@ class JsonLines:
         """
         text = block.text[block.bounds(first)[0] : block.bounds(after - 1)[1]]
         try:
-            records = self._struct.decode_lines(text)
-            if len(records) == after - first and (builder.is_ascii or is_utf8(text)):
-                return records
+            records: list[Any] = self._struct.decode_lines(text)
         except DECODE_ERRORS:
-            pass
-        return None
+            return None
+        return records if len(records) == after - first and (is_ascii or is_utf8(text)) else None
+
+    def decode_array(self, text: bytes) -> list[Any] | None:
+        """Return the records of an array; None unless all are valid."""
+        try:
+            records: list[Any] = self._struct.decode_list(text)
+        except DECODE_ERRORS:
+            return None
+        return records if text.isascii() or is_utf8(memoryview(text)) else None
 
     def decode_one_by_one(
         self, places: range, block: LineBlock, builder: BatchBuilder, non_json_lines: int | None
