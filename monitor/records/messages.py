@@ -508,6 +508,9 @@ def _looks_other(text: bytes) -> bool:
 # Decoded objects of this size stay in the CPU cache until they become columns.
 _TOGETHER_BYTES = 3 << 15
 
+_RECORD_BYTES = 128
+"""About the size of a small record."""
+
 
 @dataclass(frozen=True, slots=True)
 class Messages:
@@ -569,12 +572,13 @@ class MessageFrames:
         """Decode messages; never raises, whatever their content."""
         builder = MessageBatchBuilder(where, self._rules)
         counts: list[Indices] = []
-        run = _Run(self._lines.new_run(len(messages.values)))
+        expected = sum(map(len, messages.values)) // _RECORD_BYTES
+        run = _Run(self._lines.new_run(expected))
         number = waiting = 0
 
         def end_run() -> None:
             nonlocal number, run
-            ended, run = run, _Run(self._lines.new_run(len(messages.values)))
+            ended, run = run, _Run(self._lines.new_run(expected))
             builder.first = 0
             numbers = np.arange(number, number + ended.records.count)
             if len(numbers) and self._lines.add_run(numbers, ended.records, builder):
