@@ -81,11 +81,11 @@ def main() -> None:
 
     def ours() -> bytes:
         sink.publish(found)
-        return sink.page()
+        return bytes(sink.page())
 
     page = ours()
     library, copy = library_page(page), bare_copy(page)
-    server = WebServer("127.0.0.1:0", {"/metrics": Page(lambda _: Response(sink.page()))}, None)
+    server = WebServer("127.0.0.1:0", {"/metrics": Page(lambda _: Response(page))}, None)
     server.start()
 
     def scrape() -> None:
