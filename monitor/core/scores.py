@@ -291,7 +291,10 @@ class ThresholdGrid:
         self.place = {float(threshold): index for index, threshold in enumerate(self.thresholds)}
         """The index of each threshold."""
         self._middle = int(np.float32(0.5).view(np.int32)) >> _SHIFT
-        held = np.bincount(self._slot(self.thresholds), minlength=2 * self._middle + 2)
+        slots = self._slot(self.thresholds)
+        # The table has only the slots from the lowest threshold to the highest: others are clipped to these.
+        self._lowest = slots[0]
+        held = np.bincount(slots - self._lowest)
         self._first = np.concatenate([[0], np.cumsum(held)[:-1]]).astype(np.int32)
         self._steps = int(held.max())
         # A sentinel above every probability ends the stepping.
@@ -312,7 +315,7 @@ class ThresholdGrid:
         """Return the number of thresholds at or below each probability."""
         if self._steps > _MOST_STEPS:
             return np.searchsorted(self.thresholds, probabilities, side="right")
-        cell = self._first[self._slot(probabilities)].astype(np.intp)
+        cell: Cells = self._first.take(self._slot(probabilities) - self._lowest, mode="clip").astype(np.intp)
         for _ in range(self._steps):
             cell += self._bounded[cell] <= probabilities
         return cell
