@@ -125,7 +125,7 @@ class Outputs:
 def outputs(probabilities: Singles, temperature: float) -> Outputs:
     """Return raw and scaled scores of vectors of shape (records, classes)."""
     raw = np.ascontiguousarray(probabilities.T, dtype=np.float64)
-    logs = _log_from(raw, _TINY)
+    logs = _log_from(raw, TINY)
     entropy = np.add.reduce(logs * raw, axis=0)
     # The logarithm of at least FLOOR, of numbers that were in single precision.
     np.maximum(logs, np.log(FLOOR), out=logs)
