@@ -21,8 +21,8 @@ Integers = NDArray[np.integer[Any]]
 FLOOR = 1e-12
 """The lower bound of probabilities before a logarithm."""
 
-# Keeps log(0) finite, so that 0 log 0 is 0.
-_TINY = float(np.finfo(np.float64).tiny)
+TINY = float(np.finfo(np.float64).tiny)
+"""Keeps log(0) finite, so that 0 log 0 is 0."""
 
 LOG_TEMPERATURE_RANGE = (-4.0, 4.0)
 
@@ -60,7 +60,7 @@ class Scores:
     @cached_property
     def negative_entropy(self) -> Floats:
         """The sum of p log p of each record, where 0 log 0 is 0."""
-        terms = _log_from(self.probabilities, _TINY)
+        terms = _log_from(self.probabilities, TINY)
         terms *= self.probabilities
         return np.asarray(np.add.reduce(terms, axis=0), dtype=np.float64)
 
