@@ -318,15 +318,19 @@ class ModelWindows:
 
     def most_bytes(self) -> int:
         """Return the maximum memory of the windows."""
-        return self._gauge.bytes_shared + self.most_windows * bytes_per_window(self._gauge, self._bounds)
+        return self._gauge.bytes_shared + self.most_windows * self._window_bytes
 
     def memory(self) -> str:
         """Return the memory of the windows, for the log."""
-        record, window = bytes_per_record(self._gauge.calibration.classes), bytes_per_window(self._gauge, self._bounds)
+        record = bytes_per_record(self._gauge.calibration.classes, len(self._places))
         return (
             f"windows of at most {self._bounds.capacity:,} records: {record:.0f} bytes a record,"
-            f" {window / 1e6:.1f} MB a window, {self.most_bytes() / 1e6:.1f} MB at most in all"
+            f" {self._window_bytes / 1e6:.1f} MB a window, {self.most_bytes() / 1e6:.1f} MB at most in all"
         )
+
+    @property
+    def _window_bytes(self) -> int:
+        return bytes_per_window(self._gauge, self._bounds, len(self._places))
 
     def of_the_right_version(self, records: Records) -> Integers:
         """Return the rows with the reference's model version or none."""

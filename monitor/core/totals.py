@@ -382,7 +382,7 @@ class TotalsTable:
     def new(self) -> int:
         """Return a row of zeros."""
         if not self._free:
-            rows = self._rows + max(1, self._rows >> 1)
+            rows = self._rows + max(1, self._rows >> 3)
             for array, spare in self._arrays:
                 array.resize((rows + spare, *array.shape[1:]), refcheck=False)
             self.low = np.concatenate([self.low, np.zeros((2, rows - self._rows), dtype=np.int32)], axis=1)

@@ -23,8 +23,8 @@ Slots = NDArray[np.int32]
 
 _SLOT_BYTES = 8 + 8 + 8 + 1 + 4
 """Event time, arrival number, two derived numbers, the list of free slots."""
-_ROW_BYTES, _BITS_BYTES, _ORDER_BYTES = 4, 1, 4
-"""For each window that a record is in; the window of all records needs no row."""
+_BITS_BYTES, _ROW_BYTES, _ORDER_BYTES = 1, 4, 4
+"""By place, by split, and in each window."""
 # Spare room behind the order, so that it is compacted rarely.
 _SLACK = 0.25
 _FEWEST_SLOTS = 1024
@@ -592,18 +592,19 @@ def measured(gauge: Gauge, parts: Parts) -> MeasuredWindows:
     return merged.measured()
 
 
-def bytes_per_record(classes: int, windows: int = 1) -> float:
-    """Return the memory per record of a full window, which is in some number of windows."""
-    return 4 * classes + _SLOT_BYTES - _ROW_BYTES + windows * (_ROW_BYTES + _BITS_BYTES + _ORDER_BYTES * (1.0 + _SLACK))
+def bytes_per_record(classes: int, splits: int = 0) -> float:
+    """Return the memory of a record in a full window that is in no other, of a model with some splits into segments."""
+    slot = 4 * classes + _SLOT_BYTES + _BITS_BYTES + splits * (_BITS_BYTES + _ROW_BYTES)
+    return slot + _ORDER_BYTES * (1.0 + _SLACK)
 
 
-def bytes_per_window(gauge: Gauge, bounds: Bounds, windows: int = 1) -> int:
-    """Return the maximum memory of one window, whose records are in some number of windows."""
-    return gauge.bytes_per_window + int(bounds.capacity * bytes_per_record(gauge.calibration.classes, windows))
+def bytes_per_window(gauge: Gauge, bounds: Bounds, splits: int = 0) -> int:
+    """Return the maximum memory of one window."""
+    return gauge.bytes_per_window + int(bounds.capacity * bytes_per_record(gauge.calibration.classes, splits))
 
 
 def rebuilt(gauge: Gauge, bounds: Bounds, vectors: Singles, at: Floats) -> SlidingWindow:
-    """Return a window of records, oldest first."""
+    """Return a window of records, in the order of their arrival."""
     window = SlidingWindow(gauge, bounds)
     window.add(vectors, at, now=float(np.max(at)) if len(at) else 0.0)
     return window

@@ -44,18 +44,18 @@ class SlowTotals:
         scores, ones = self._outputs.scores(scaled=one.form.scaled), FIXED_POINT * self.records
         if not isinstance(one.estimator, Conformal):
             return [int(sum(row)) / ones for row in fixed(one.estimator.contributions(scores, 0.0)).tolist()]
-        threshold = one.estimator.threshold(self.mean_confidence(scaled=one.form.scaled))
+        threshold = one.estimator.threshold(np.array([self.mean_confidence(scaled=one.form.scaled)]))[0]
         score = size = empty = unsure = 0
         for record in scores.probabilities.T:
             # Sorted by value, summed from the largest.
             chosen = sorted((float(p) for p in record if np.float32(p) >= threshold), reverse=True)
             size += len(chosen)
             empty += not chosen
-            unsure += 0 if chosen else int(fixed(record.max()))
+            unsure += 0 if chosen else int(np.rint(record.max() * FIXED_POINT))
             total = 0.0
             for p in chosen:
                 total += p
-            score += int(fixed(np.float64(total / max(1, len(chosen)))))
+            score += int(np.rint(total / max(1, len(chosen)) * FIXED_POINT))
         return [score / ones, size / self.records, empty / self.records, unsure / ones]
 
 

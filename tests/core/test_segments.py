@@ -145,9 +145,9 @@ def test_memory_is_computed_from_the_configuration(split: tuple[tuple[str, ...],
     """Tables once, and every window full."""
     model = ModelWindows(small_gauge(), Bounds(records=5000), Segmentation(split))
     assert model.most_bytes() == small_gauge().bytes_shared + windows * bytes_per_window(
-        small_gauge(), Bounds(records=5000)
+        small_gauge(), Bounds(records=5000), len(split)
     )
-    assert "5,000 records: 32 bytes a record" in model.memory()
+    assert f"5,000 records: {47 + 5 * len(split)} bytes a record" in model.memory()
     assert f"{model.most_bytes() / 1e6:.1f} MB at most in all" in model.memory()
 
 

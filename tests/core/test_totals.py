@@ -113,6 +113,39 @@ steps = st.lists(
 )
 
 
+class SlowWindows:
+    """The expected content of windows: event time, number of arrival and row of the pool, in order."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.held: dict[Segment, list[tuple[float, int, int]]] = {ALL: []}
+        self.clocks: dict[Segment, float] = {}
+        self.arrived = 0
+
+    def restamp(self, now: float) -> None:
+        """Give times in the future the present time."""
+        limit = now + self.bounds.tolerance_seconds
+        for segment, held in self.held.items():
+            self.held[segment] = sorted((now if time > limit else time, one, row) for time, one, row in held)
+            self.clocks[segment] = max((time for time, *_ in held if time <= limit), default=-np.inf)
+            if any(time > limit for time, *_ in held):
+                self.clocks[segment] = max(self.clocks[segment], now)
+
+    def add(self, row: int, time: float, segments: list[Segment]) -> None:
+        """Add one record."""
+        for segment in segments:
+            held = sorted([*self.held.get(segment, []), (time, self.arrived, row)])
+            self.clocks[segment] = max(self.clocks.get(segment, -np.inf), time)
+            horizon = self.clocks[segment] - (self.bounds.age_seconds or np.inf)
+            self.held[segment] = [one for one in held if one[0] >= horizon][-self.bounds.capacity :]
+        self.arrived += 1
+
+    def forget(self, segment: Segment) -> None:
+        """Remove a segment."""
+        self.held.pop(segment, None)
+        self.clocks.pop(segment, None)
+
+
 @pytest.mark.parametrize("classes", [3, 40])
 @pytest.mark.usefixtures("few_cells")
 @settings(max_examples=60, deadline=None, phases=[Phase.generate, Phase.shrink])
@@ -123,57 +156,51 @@ def test_windows_of_any_history_equal_a_slow_computation(
     """Late records, segments that come and go, clocks set back; measured often, rarely, or in pieces."""
     gauge, pool = tight(classes)
     bounds = Bounds(records=capacity, age_seconds=age, tolerance_seconds=5.0)
-    windows = ModelWindows(gauge, bounds, Segmentation((("site",), ("site", "scanner"))))
-    slow: dict[Segment, list[tuple[float, int, int]]] = {ALL: []}
-    clocks: dict[Segment, float] = {}
-    now, number, freed = 100.0, 0, set[int]()
+    windows, slow = ModelWindows(gauge, bounds, Segmentation((("site",), ("site", "scanner")))), SlowWindows(bounds)
+    now, freed = 100.0, set[int]()
     for batch, action in steps:
         now += 2.0 if action != "back" else -60.0
-        at = np.array([now + offset for *_, offset in batch], dtype=np.float64)
-        codes = np.array([(site, scanner + 3 if scanner >= 0 else -1) for _, site, scanner, _ in batch], dtype=np.int32)
-        rows = [row for row, *_ in batch]
         if windows.would_restamp(now):
-            for segment, held in slow.items():
-                slow[segment] = sorted((now if time > now + 5.0 else time, one, row) for time, one, row in held)
-                clocks[segment] = max((time for time, *_ in slow[segment]), default=-np.inf)
-        entered = windows.enter(Chunk(now, at, pool[rows], SEGMENTS, codes.reshape(len(batch), 2)))
-        assert entered.first == number
-        for index, (row, time) in enumerate(zip(rows, at.tolist(), strict=True)):
-            for segment in (ALL, *(SEGMENTS[code] for code in codes[index] if code >= 0)):
-                held = slow.setdefault(segment, [])
-                held.append((time, number + index, row))
-                held.sort()
-                clocks[segment] = max(clocks.get(segment, -np.inf), time)
-                slow[segment] = [one for one in held if age is None or one[0] >= clocks[segment] - age][-capacity:]
-        number += len(batch)
+            slow.restamp(now)
+        codes = [(site, scanner + len(SITES) if scanner >= 0 else -1) for _, site, scanner, _ in batch]
+        chunk = Chunk(
+            now,
+            np.array([now + offset for *_, offset in batch], dtype=np.float64),
+            pool[[row for row, *_ in batch]].reshape(-1, classes),
+            SEGMENTS,
+            np.array(codes, dtype=np.int32).reshape(-1, 2),
+        )
+        assert windows.enter(chunk).first == slow.arrived
+        for (row, *_, offset), chosen in zip(batch, codes, strict=True):
+            slow.add(row, now + offset, [ALL, *(SEGMENTS[code] for code in chosen if code >= 0)])
         if action == "measure":
             _check(gauge, windows, pool, slow)
         elif action == "some":
             measure_some(gauge, [[windows[segment]] for segment in windows], 3)
         elif action == "forget" and SITES[0] in windows:
             windows.forget(SITES[0])
-            for known in (slow, clocks):
-                known.pop(SITES[0], None)
+            slow.forget(SITES[0])
         freed |= set(windows.take_freed().tolist())
     _check(gauge, windows, pool, slow)
-    alive = {one for held in slow.values() for _, one, _ in held}
-    assert freed == set(range(number)) - alive
-    live = windows.live(0, number)
-    rows_of = {one: row for held in slow.values() for _, one, row in held}
-    assert np.array_equal(live.vectors, pool[[rows_of[one] for one in sorted(alive)]].reshape(-1, classes))
+    rows = {one: row for held in slow.held.values() for _, one, row in held}
+    assert freed == set(range(slow.arrived)) - set(rows)
+    _check_live(windows.live(0, slow.arrived), slow, pool[[rows[one] for one in sorted(rows)]].reshape(-1, classes))
+
+
+def _check_live(live: Chunk, slow: SlowWindows, vectors: Singles) -> None:
+    """The records in any window, in order of arrival, with their segments."""
+    assert np.array_equal(live.vectors, vectors)
+    alive = sorted({one for held in slow.held.values() for _, one, _ in held})
     for column, split in enumerate((SITES, SCANNERS)):
-        wanted = [
-            next((s for s in split if any(o == one for _, o, _ in slow.get(s, []))), None) for one in sorted(alive)
-        ]
-        assert [None if code < 0 else live.segments[code] for code in live.codes[:, column].tolist()] == wanted
+        inside = {one: segment for segment in split for _, one, _ in slow.held.get(segment, [])}
+        codes = live.codes[:, column].tolist()
+        assert [None if code < 0 else live.segments[code] for code in codes] == [inside.get(one) for one in alive]
 
 
-def _check(
-    gauge: Gauge, windows: ModelWindows, pool: Singles, slow: dict[Segment, list[tuple[float, int, int]]]
-) -> None:
+def _check(gauge: Gauge, windows: ModelWindows, pool: Singles, slow: SlowWindows) -> None:
     found = measured(gauge, [[windows[segment]] for segment in windows])
     for index, segment in enumerate(windows):
-        held = slow.get(segment, [])
+        held = slow.held.get(segment, [])
         assert windows[segment].times.tolist() == [time for time, *_ in held]
         assert windows.arrivals(segment).tolist() == [one for _, one, _ in held]
         assert_equal(found, index, pool[[row for *_, row in held]].reshape(-1, pool.shape[1]))

@@ -117,9 +117,10 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule()
     def rebuild(self) -> None:
-        """Rebuild the window from its records."""
+        """Rebuild the window from its records, in the order of their arrival."""
         old = self.window
-        self.window = rebuilt(self.gauge, old.bounds, old.vectors(), old.times.copy())
+        order = np.argsort(old.records.arrival[old.slots])
+        self.window = rebuilt(self.gauge, old.bounds, old.vectors()[order], old.times[order])
         assert same(self.window.totals(), old.totals())
 
     @precondition(lambda self: len(self.window) > 0)
