@@ -1,4 +1,4 @@
-"""All windows of one model: one for all records, and one per segment.
+"""All windows of one model and shard: one for all records, and one per segment.
 
 No I/O, no clock.
 """
@@ -10,11 +10,21 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import Floats, Integers, Singles
-from monitor.core.totals import Gauge
-from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_record, bytes_per_window
+from monitor.core.totals import Gauge, Numbers
+from monitor.core.window import (
+    Added,
+    Bounds,
+    Entering,
+    SharedRecords,
+    SlidingWindow,
+    bytes_per_record,
+    bytes_per_window,
+    enter,
+)
 
 Segment = tuple[tuple[str, str], ...]
 """Fields and their values: `(("site", "A"), ("scanner", "2"))`. A tuple, so that no value can imitate another segment."""
@@ -83,32 +93,50 @@ class Segmentation:
             raise ValueError(f"segments: expected each set of fields once, found {self.split_by!r}")
 
 
+Codes = NDArray[np.int32]
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records that enter one window together."""
+    """Records of one model that arrive together, with the windows that they enter."""
 
-    segment: Segment
     arrived: float
     """Arrival time."""
     at: Floats
-    """Event times as the window uses them: no NaN, none in the future."""
+    """Event times as the windows use them: no NaN, none in the future."""
     vectors: Singles
+    segments: tuple[Segment, ...] = ()
+    codes: Codes = field(default_factory=lambda: np.empty((0, 0), dtype=np.int32))
+    """By record and split the index of its segment among `segments`, -1 for none; shape (records, splits).
+
+    Every record enters the window of all records, unless that is among `segments`: then only those with its index.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """A batch assigned to the windows of a model."""
 
-    chunks: list[Chunk]
-    """First for the segment of all records, then for others, each at most once and none empty."""
+    chunk: Chunk | None
+    """None for no records."""
     unstored: int = 0
     """Records of segments over the limit; they are only in the window of all records."""
     forgotten: list[Segment] = field(default_factory=list)
     """Idle segments to be removed for new ones."""
 
 
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The result of a chunk that entered."""
+
+    first: int
+    """The arrival number of its first record; the others follow, including those too late for every window."""
+    added: Mapping[Segment, Added]
+    """By window, that of all records first."""
+
+
 class ModelWindows:
-    """The windows of one model."""
+    """The windows of one model and shard: each record is kept and measured once, for all windows that it is in."""
 
     def __init__(
         self,
@@ -123,13 +151,20 @@ class ModelWindows:
         self._segmentation = segmentation or Segmentation()
         # Without a version in the reference, every version counts.
         self._version = None if versions_alike or not version else version
-        self._windows: dict[Segment, SlidingWindow] = {ALL: SlidingWindow(gauge, bounds)}
+        # The place of all records is 0.
+        self._places = {names: place for place, names in enumerate(self._segmentation.split_by, 1)}
+        self._records = SharedRecords(gauge, bounds, 1 + len(self._places))
+        self._windows: dict[Segment, SlidingWindow] = {ALL: SlidingWindow(gauge, bounds, self._records)}
         self._last_seen: dict[Segment, float] = {}
         self._entered: Counter[Segment] = Counter()
 
     def __iter__(self) -> Iterator[Segment]:
         """Yield the segments, that of all records first."""
         return iter(self._windows)
+
+    def __len__(self) -> int:
+        """Return the number of windows."""
+        return len(self._windows)
 
     def __contains__(self, segment: object) -> bool:
         """Return whether a segment has a window."""
@@ -141,53 +176,135 @@ class ModelWindows:
 
     def admit(self, records: Records, now: float) -> Admitted:
         """Assign a batch that arrived at `now` to windows without changing them, so that it can be committed first."""
-        at, vectors = records.at, records.vectors
-        if not len(at):
-            return Admitted([])  # even an empty batch could restamp records
+        if not len(records):
+            return Admitted(None)  # even an empty batch could restamp records
         idle, unstored = self._idle(now), 0
         known = set(self._last_seen)
-        chunks = [Chunk(ALL, now, at, vectors)]
-        for names in self._segmentation.split_by:
+        segments: list[Segment] = []
+        codes = np.full((len(records), len(self._places)), -1, dtype=np.int32)
+        for split, names in enumerate(self._places):
             for segment, rows in _split(names, records.fields):
                 if segment not in known and len(known) >= self._segmentation.most_segments:
                     # Idle segments are removed only when room is needed.
-                    known -= set(idle) - {chunk.segment for chunk in chunks}
+                    known -= set(idle) - set(segments)
                     if len(known) >= self._segmentation.most_segments:
                         unstored += len(rows)
                         continue
                 known.add(segment)
-                chunks.append(Chunk(segment, now, at[rows], vectors[rows]))
-        return Admitted(chunks, unstored, [segment for segment in idle if segment not in known])
+                codes[rows, split] = len(segments)
+                segments.append(segment)
+        chunk = Chunk(now, records.at, records.vectors, tuple(segments), codes)
+        return Admitted(chunk, unstored, [segment for segment in idle if segment not in known])
 
-    def enter(self, chunk: Chunk) -> Added:
-        """Add an admitted chunk; the forgotten segments were removed before, and no other batch was added since."""
-        window = self.place(chunk.segment, chunk.arrived)
-        added = window.add(chunk.vectors, chunk.at, chunk.arrived)
-        # Without late records, which are not in the window.
-        self._entered[chunk.segment] += added.entered
-        return added
+    def enter(self, chunk: Chunk, seen: Mapping[Segment, float] | None = None) -> Entered:
+        """Add a chunk, admitted or restored; the forgotten segments were removed before, and no other chunk came since.
+
+        `seen` is the last arrival of its segments, if it is not that of the chunk.
+        """
+        segments = [segment for segment in chunk.segments if segment == ALL or self._place(segment)]
+        windows = {segment: self.place(segment, (seen or {}).get(segment, chunk.arrived)) for segment in segments}
+        everywhere = ALL not in chunk.segments
+        places, names = ([Entering([self._windows[ALL]])], [ALL]) if everywhere else ([], [])
+        for column in chunk.codes.T:
+            used = [code for code in np.unique(column).tolist() if code >= 0 and chunk.segments[code] in windows]
+            if used:
+                chosen = np.full(len(chunk.segments) + 1, -1, dtype=np.int64)
+                chosen[used] = np.arange(len(used))
+                places.append(Entering([windows[chunk.segments[code]] for code in used], chosen[column]))
+                names += [chunk.segments[code] for code in used]
+        first = self._records.next_arrival
+        added = enter(self._records, self._windows.values(), chunk.vectors, chunk.at, chunk.arrived, places)
+        found = dict(zip(names, added, strict=True))
+        for segment, one in found.items():
+            # Without late records, which are not in the window.
+            self._entered[segment] += one.entered
+        return Entered(first, found)
 
     def place(self, segment: Segment, seen: float) -> SlidingWindow:
         """Return the window of a segment with records at `seen`, created if needed."""
         if segment not in self._windows:
-            self._windows[segment] = SlidingWindow(self._gauge, self._bounds)
+            place = self._place(segment)
+            if not place:
+                raise ValueError(f"segment: expected one of the configured splits, found {name_of(segment)!r}")
+            self._windows[segment] = SlidingWindow(self._gauge, self._bounds, self._records, place)
         if segment != ALL:
             self._last_seen[segment] = seen
         return self._windows[segment]
+
+    def _place(self, segment: Segment) -> int:
+        """Return the place of a segment's window; 0 if records are not split by its fields."""
+        return self._places.get(tuple(name for name, _ in segment), 0)
 
     def entered(self, segment: Segment) -> int:
         """Return how many records were added to a window since it was created or restored."""
         return self._entered[segment]
 
+    def restored(self) -> None:
+        """Call after stored records were added: they do not count as entered."""
+        self._entered.clear()
+
+    def last_seen(self, segment: Segment) -> float:
+        """Return the last arrival of a segment's records, other than ALL."""
+        return self._last_seen[segment]
+
+    @property
+    def next_arrival(self) -> int:
+        """The arrival number of the next record."""
+        return self._records.next_arrival
+
+    def would_restamp(self, now: float) -> bool:
+        """Return whether a chunk that arrives at `now` would change the times of records in windows."""
+        return self._records.clock > now + self._bounds.tolerance_seconds
+
+    def take_freed(self) -> Numbers:
+        """Return the arrival numbers, ascending, of records that are in no window any more, since the last call."""
+        return self._records.take_freed()
+
+    def live(self, first: int, stop: int) -> Chunk:
+        """Return the records in any window with an arrival number from `first` to before `stop`, in order of arrival.
+
+        The arrival time is left 0.
+        """
+        records = self._records
+        slots = np.flatnonzero((records.arrival >= first) & (records.arrival < stop)).astype(np.int32)
+        slots = slots[np.logical_or.reduce(records.inside(slots), axis=0)]
+        slots = slots[np.argsort(records.arrival[slots])]
+        inside, segments = records.inside(slots), list(self._windows)
+        code_of_row = np.full(max(one.row for one in self._windows.values()) + 1, -1, dtype=np.int32)
+        code_of_row[[one.row for one in self._windows.values()]] = np.arange(len(segments))
+        codes = np.full((len(slots), 1 + len(self._places)), -1, dtype=np.int32)
+        codes[inside[0], 0] = 0
+        for place in self._places.values():
+            rows = records.rows(place, slots)
+            codes[inside[place], place] = code_of_row[rows[inside[place]]]
+        everywhere = bool(inside[0].all())
+        codes = codes[:, everywhere:]
+        used = np.union1d(codes[codes >= 0], [] if everywhere else [0]).astype(np.int64)
+        shorter = np.full(len(segments) + 1, -1, dtype=np.int32)
+        shorter[used] = np.arange(len(used))
+        named = tuple(segments[code] for code in used.tolist())
+        return Chunk(0.0, records.at[slots], records.vectors[slots], named, shorter[codes])
+
+    def arrivals(self, segment: Segment) -> Numbers:
+        """Return the arrival numbers of a window's records, oldest first."""
+        return self._records.arrival[self._windows[segment].slots]
+
+    def measure_some(self, limit: int) -> bool:
+        """Measure at most about `limit` waiting records; return whether there are more."""
+        return self._records.measure_some(limit)
+
     def idle(self, now: float) -> list[Segment]:
         """Return the idle segments that may be removed."""
+        if self._segmentation.forget_seconds is None:
+            return []
         # A time in the future means that the clock was set back: start waiting again.
         self._last_seen = {segment: min(seen, now) for segment, seen in self._last_seen.items()}
         return self._idle(now)
 
     def forget(self, segment: Segment) -> None:
         """Remove a segment."""
-        del self._windows[segment], self._last_seen[segment]
+        self._records.drop(self._windows.pop(segment))
+        del self._last_seen[segment]
         self._entered.pop(segment, None)
 
     def clock_jumped(self, seconds: float) -> None:
@@ -201,15 +318,19 @@ class ModelWindows:
 
     def most_bytes(self) -> int:
         """Return the maximum memory of the windows."""
-        return self._gauge.bytes_shared + self.most_windows * bytes_per_window(self._gauge, self._bounds)
+        return self._gauge.bytes_shared + self.most_windows * self._window_bytes
 
     def memory(self) -> str:
         """Return the memory of the windows, for the log."""
-        record, window = bytes_per_record(self._gauge.calibration.classes), bytes_per_window(self._gauge, self._bounds)
+        record = bytes_per_record(self._gauge.calibration.classes, len(self._places))
         return (
             f"windows of at most {self._bounds.capacity:,} records: {record:.0f} bytes a record,"
-            f" {window / 1e6:.1f} MB a window, {self.most_bytes() / 1e6:.1f} MB at most in all"
+            f" {self._window_bytes / 1e6:.1f} MB a window, {self.most_bytes() / 1e6:.1f} MB at most in all"
         )
+
+    @property
+    def _window_bytes(self) -> int:
+        return bytes_per_window(self._gauge, self._bounds, len(self._places))
 
     def of_the_right_version(self, records: Records) -> Integers:
         """Return the rows with the reference's model version or none."""

@@ -1,13 +1,10 @@
-"""Running totals of a window as integers that add, subtract and merge exactly; computed on demand.
+"""Totals of windows as integers that add and subtract exactly, and their means for all windows of a model together.
 
-Between two evaluations a busy window may be replaced many times. Records that were added and evicted in between are never
-measured. Because totals are integers, the order of additions and subtractions makes no difference.
+The contributions of a record are rounded to fixed point and are the same whenever they are computed, whatever other records
+are measured with it. So the order of additions and subtractions makes no difference.
 """
 
-import dataclasses
-import hashlib
-import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -17,118 +14,338 @@ from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, WindowEstimate
 from monitor.core.ensemble import CalibratedEstimator, Failed
-from monitor.core.estimators.conformal import Conformal, ConformalAtConfidence
+from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences, ThresholdedEntropy
+from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, ConformalAtConfidence
 from monitor.core.scores import (
     FIXED_POINT,
-    MOST_RECORDS,
+    FLOOR,
     ROWS,
+    TINY,
+    Booleans,
     Floats,
     Integers,
-    Outputs,
+    Scores,
     Singles,
     ThresholdGrid,
-    Totals,
-    add_sets,
     fixed,
-    in_blocks,
-    totals_at,
+    outputs,
 )
+
+Marks = NDArray[np.uint8]
+Numbers = NDArray[np.int64]
+
+CELLS = 448
+"""The most cells of a window's curve."""
+_BELOW = 96
+"""Cells of the curve below the threshold at which its range was chosen. Fewer are rebuilt more often, more cost more."""
 
 _FINER = 1 << 30
 """The extra resolution of confidence remainders."""
 
+# A block of probabilities as float64, with its logarithms, fits in the CPU cache.
+_BLOCK_ELEMENTS = 1 << 15
+# With at most this many classes, sorting all is faster than selecting.
+_FEW_CLASSES = 32
+_SORTED_ELEMENTS = 1 << 17
+# Approximate entropies further than this from the threshold are on the right side of it.
+_CLOSE = 1e-6
+
+_PIECE = 1 << 13
+
+_COUNT, _CONFIDENCE, _REMAINDER, _FIRST = 0, 1, 3, 5
+
+
+class _LateScores(Scores):
+    """Scores whose probabilities are computed only if they are used."""
+
+    def __init__(self, confidence: Floats, make: Callable[[], Floats]) -> None:
+        self.__dict__.update(confidence=confidence, _sets={}, _make=make)
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return len(self.confidence)
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """Class-major probabilities."""
+        made: Floats = self.__dict__["_make"]()
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of records' mean scores at thresholds, for one stream: those in cells at or above the floors."""
+
+    record: Integers
+    """The record of each step; the first steps of all records come first."""
+    cell: Integers
+    step: Numbers
+    first: int
+    """The number of first steps; those of a record's largest probability."""
+    confidence: Numbers
+    """In fixed point, by record."""
+    sets: Numbers
+    """Totals of each record's set at the fixed threshold, shape (4, records)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """The sums of records, shape (sums, records) without those of the sets at fixed thresholds, and predicted classes."""
+
+    sums: Numbers
+    predicted: Integers
+    confidences: list[Floats]
+    """Raw and scaled."""
+
 
 class Gauge:
-    """The layout of a window's totals for one reference, and their computation from records.
+    """The measuring of records for one reference. Immutable, and shared by all windows of the reference.
 
-    The totals are one vector of 64-bit integers: the number of records; the confidences, raw and scaled; the predicted
-    classes; the contributions of each estimator without conformal sets; and one curve of conformal sets each, raw and
-    scaled. Immutable, and shared by all windows of a reference.
+    A record's costly part, which needs all its logarithms, is derived once and kept: the softmax denominator of the scaled
+    stream, and which side of the entropy thresholds it is on.
     """
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
-        self._grids = [ThresholdGrid(_ranked(calibration, scaled=scaled)) for scaled in (False, True)]
-        self._summed = [one for one in calibration.estimators if not isinstance(one.estimator, Conformal)]
-        one_record = next(in_blocks(np.full((1, calibration.classes), 1.0, dtype=np.float32), 1.0))
-        place = 1
-        # Sums of confidences, raw and scaled, and of their remainders after rounding: the threshold of cpc_ac is a rank
-        # among m, so an error in its level counts m times.
-        self.confidences = slice(place, place + 4)
-        place = self.confidences.stop
-        self.predicted = slice(place, place + calibration.classes)
-        place = self.predicted.stop
-        self._sums = {}
-        for one in self._summed:
-            rows = len(one.estimator.contributions(one_record.raw, 1.0))
-            self._sums[one.form.name] = slice(place, place + rows)
+        ranked = [_ranked(calibration, scaled=scaled) for scaled in (False, True)]
+        self.grids = tuple(ThresholdGrid(some) for some in ranked)
+        self.cells = tuple(min(CELLS, grid.cells - 1) for grid in self.grids)
+        """The cells of a window's curve, by stream. Cell 0 of the grid is below every threshold."""
+        self._places = [np.searchsorted(grid.thresholds, some) for grid, some in zip(self.grids, ranked, strict=True)]
+        self._log_floor = float(np.log(np.array([FLOOR]))[0])
+        self._cuts = [np.float32(0.0), np.float32(0.0)]
+        self._slices: dict[str, slice] = {}
+        self._summed: list[CalibratedEstimator] = []
+        self._entropies: list[CalibratedEstimator] = []
+        place = _FIRST
+        one_record = Scores(np.ones((calibration.classes, 1)))
+        for one in calibration.estimators:
+            scaled, estimator = one.form.scaled, one.estimator
+            if isinstance(estimator, Conformal):
+                if not _moves(one):
+                    self._cuts[scaled] = estimator.threshold(np.zeros(1))[0]
+                continue
+            if isinstance(estimator, AverageConfidence | DifferenceOfConfidences):
+                self._slices[one.form.name] = slice(_CONFIDENCE + scaled, _CONFIDENCE + scaled + 1)
+                continue
+            (self._entropies if isinstance(estimator, ThresholdedEntropy) else self._summed).append(one)
+            rows = len(estimator.contributions(one_record, 1.0))
+            self._slices[one.form.name] = slice(place, place + rows)
             place += rows
-        self.sums_end = place
-        self._curves = []
-        for grid in self._grids:
-            self._curves.append(slice(place, place + ROWS * grid.cells))
-            place += ROWS * grid.cells
-        self.length = place
-        self.identity = _identity(calibration)
-        """Identifies the reference: only totals of the same reference can be added."""
+        self._sets = [slice(place, place + ROWS), slice(place + ROWS, place + 2 * ROWS)]
+        self.sums = place + 2 * ROWS
+        """The number of sums of a window."""
 
     @property
     def bytes_per_window(self) -> int:
         """The memory of one window's totals."""
-        return 8 * self.length
+        return 8 * (self.sums + ROWS * sum(self.cells) + 1) + 4 * self.calibration.classes
 
     @property
     def bytes_shared(self) -> int:
         """The memory of the shared tables."""
-        return sum(grid.nbytes for grid in self._grids)
+        return sum(grid.nbytes for grid in self.grids) + sum(places.nbytes for places in self._places)
 
-    def empty(self) -> Totals:
-        """Return the totals of no records."""
-        return np.zeros(self.length, dtype=np.int64)
+    def derive(self, vectors: Singles) -> tuple[Floats, Marks]:
+        """Return what is kept of each record: softmax denominators, and marks of the entropies."""
+        denominators, marks = np.empty(len(vectors)), np.zeros(len(vectors), dtype=np.uint8)
+        for rows in self._blocks(len(vectors)):
+            denominators[rows], marks[rows] = self._derive(vectors[rows])
+        return denominators, marks
 
-    def measure(self, totals: Totals, probabilities: Singles, sign: int) -> None:
-        """Add (sign 1) or subtract (sign -1) records, vectors of shape (records, classes).
+    def _blocks(self, records: int) -> Iterator[slice]:
+        rows = max(16, _BLOCK_ELEMENTS // self.calibration.classes)
+        return (slice(start, start + rows) for start in range(0, records, rows))
 
-        After a failure the totals are invalid: measure into an empty vector first.
-        """
-        for block in in_blocks(probabilities, self.calibration.temperature):
-            self._measure(totals, block, sign)
+    def _derive(self, vectors: Singles) -> tuple[Floats, Marks]:
+        if len(vectors) == 1:
+            # A single column would be summed in another order.
+            denominators, marks = self._derive(np.repeat(vectors, 2, axis=0))
+            return denominators[:1], marks[:1]
+        # As `scale` and `Scores.negative_entropy` compute it, to the bit, with one logarithm for all.
+        products = np.empty(vectors.shape[::-1])
+        products[...] = vectors.T
+        logs = np.maximum(products, TINY)
+        np.log(logs, out=logs)
+        products *= logs
+        entropy = np.add.reduce(products, axis=0)
+        np.maximum(logs, self._log_floor, out=logs)
+        logs /= self.calibration.temperature
+        logs -= np.max(logs, axis=0)
+        np.exp(logs, out=products)
+        denominators = np.add.reduce(products, axis=0)
+        products *= logs
+        scaled_entropy = np.add.reduce(products, axis=0) / denominators - np.log(denominators)
+        marks = np.zeros(len(vectors), dtype=np.uint8)
+        for bit, one in enumerate(self._entropies):
+            threshold = np.float32(cast("ThresholdedEntropy", one.estimator).threshold)
+            score = (scaled_entropy if one.form.scaled else entropy).astype(np.float32)
+            if one.form.scaled:
+                # This one is approximate.
+                close = np.flatnonzero(np.abs(scaled_entropy - threshold) <= _CLOSE * max(1.0, abs(float(threshold))))
+                if len(close):
+                    exact = outputs(vectors[np.append(close, close[0])], self.calibration.temperature).scaled
+                    score[close] = exact.negative_entropy[:-1]
+            marks |= ((score > threshold) << (2 * bit)).astype(np.uint8)
+            marks |= ((score == threshold) << (2 * bit + 1)).astype(np.uint8)
+        return denominators, marks
 
-    def _measure(self, totals: Totals, block: Outputs, sign: int) -> None:
-        totals[0] += sign * block.records
-        for total, scores in enumerate((block.raw, block.scaled), self.confidences.start):
-            coarse = fixed(scores.confidence)
-            totals[total] += sign * int(coarse.sum())
-            left = np.rint((scores.confidence * FIXED_POINT - coarse) * _FINER).astype(np.int64)
-            totals[total + 2] += sign * int(left.sum())
-        classes = np.argmax(block.raw.probabilities, axis=0)
-        totals[self.predicted] += sign * np.bincount(classes, minlength=self.calibration.classes)
+    def measure(self, vectors: Singles, denominators: Floats, marks: Marks) -> Measures:
+        """Return the sums of records, except those of conformal sets."""
+        predicted = np.argmax(vectors, axis=1)
+        confidences = [vectors[np.arange(len(vectors)), predicted].astype(np.float64), 1.0 / denominators]
+        sums = np.empty((self._sets[0].start, len(vectors)), dtype=np.int64)
+        sums[_COUNT] = 1
+        late: list[Scores] = []
+        for stream, confidence in enumerate(confidences):
+            exact = confidence * FIXED_POINT
+            coarse = np.rint(exact)
+            sums[_CONFIDENCE + stream] = coarse
+            exact -= coarse
+            exact *= _FINER
+            sums[_REMAINDER + stream] = np.rint(exact)
+            late.append(_LateScores(confidence, lambda stream=stream: self._probabilities(vectors)[stream]))  # type: ignore[misc]
+        for bit, one in enumerate(self._entropies):
+            rows = sums[self._slices[one.form.name]]
+            rows[0] = (marks >> (2 * bit)) & 1
+            rows[1] = (marks >> (2 * bit + 1)) & 1
+            rows *= FIXED_POINT
         for one in self._summed:
             # Only conformal forms use the mean confidence, and they are not summed here.
-            rows = one.estimator.contributions(block.scores(scaled=one.form.scaled), 0.0)
-            totals[self._sums[one.form.name]] += sign * np.add.reduce(fixed(rows), axis=1)
-        for grid, place, scores in zip(self._grids, self._curves, (block.raw, block.scaled), strict=True):
-            add_sets(totals[place].reshape(ROWS, grid.cells), grid, scores, sign)
+            sums[self._slices[one.form.name]] = fixed(one.estimator.contributions(late[one.form.scaled], 0.0))
+        return Measures(sums, predicted, confidences)
 
-    def place_of(self, one: CalibratedEstimator) -> slice | None:
-        """Return the slice of a form's sums; None for a conformal form, which uses the curve."""
-        return self._sums.get(one.form.name)
+    def _probabilities(self, vectors: Singles) -> tuple[Floats, Floats]:
+        both = outputs(np.concatenate([vectors, vectors[:1]]), self.calibration.temperature)
+        return both.raw.probabilities[:, :-1], both.scaled.probabilities[:, :-1]
 
-    def sets_at(self, totals: Totals, threshold: np.float32, *, scaled: bool) -> Totals:
-        """Return the totals of the conformal sets at a threshold."""
-        grid = self._grids[scaled]
-        return totals_at(totals[self._curves[scaled]].reshape(ROWS, grid.cells), grid, threshold)
+    def steps(
+        self, vectors: Singles, denominators: Floats, floors: Sequence[Integers]
+    ) -> list[tuple[Integers, list[Steps]]]:
+        """Return the steps of records in cells at or above `floors`, one by stream and record, in groups.
+
+        Each group has its records, and their steps by stream. Nothing below the floors is sorted or placed.
+        """
+        bounds = [
+            np.minimum(grid.thresholds[floor - 1], cut)
+            for grid, floor, cut in zip(self.grids, floors, self._cuts, strict=True)
+        ]
+        top = vectors.max(axis=1)
+        least = np.minimum(bounds[0], self._raw_bound(bounds[1], top, denominators))
+        found = []
+        for rows, falling in self._selected(vectors, least):
+            falling_wide = falling.astype(np.float64)
+            raw = self._steps_of(0, falling_wide.copy(), falling, bounds[0][rows])
+            np.maximum(falling_wide, FLOOR, out=falling_wide)
+            np.log(falling_wide, out=falling_wide)
+            falling_wide /= self.calibration.temperature
+            highest = np.log(np.maximum(top[rows].astype(np.float64), FLOOR))
+            highest /= self.calibration.temperature
+            falling_wide -= highest
+            np.exp(falling_wide, out=falling_wide)
+            falling_wide /= denominators[rows]
+            scaled = self._steps_of(1, falling_wide, falling_wide.astype(np.float32), bounds[1][rows])
+            found.append((rows, [raw, scaled]))
+        return found
+
+    def _raw_bound(self, bound: Singles, top: Singles, denominators: Floats) -> Singles:
+        """Return a raw probability below which the scaled one is certainly below a bound."""
+        with np.errstate(over="ignore"):
+            raw = (1.0 - _CLOSE) * top * (bound * (1.0 - _CLOSE) * denominators) ** self.calibration.temperature
+            # Near the floor of logarithms all probabilities are equal.
+            return np.where(raw <= 2 * FLOOR, -1.0, raw).astype(np.float32)
+
+    def _selected(self, vectors: Singles, least: Singles) -> Iterator[tuple[Integers, Singles]]:
+        """Yield records with their probabilities at or above `least` in falling order, class-major, filled with zeros."""
+        records, classes = vectors.shape
+        everything = np.arange(records)
+        if classes <= _FEW_CLASSES:
+            yield everything, np.ascontiguousarray(np.sort(vectors, axis=1)[:, ::-1].T)
+            return
+        place = np.concatenate(
+            [
+                np.flatnonzero(vectors[rows] >= least[rows, None]) + rows.start * classes
+                for rows in self._blocks(records)
+            ]
+        )
+        record = place // classes
+        counts = np.bincount(record, minlength=records)
+        chosen = vectors.ravel()[place]
+        column = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
+        # Records with about as many are sorted together, so that little is filled.
+        order = np.argsort(counts, kind="stable")
+        group = np.empty(records, dtype=np.int64)
+        group[order] = _groups(counts[order])
+        for number in range(int(group.max(initial=-1)) + 1):
+            rows_ = np.flatnonzero(group == number)
+            most = max(1, int(counts[rows_].max()))
+            local = np.zeros(records, dtype=np.int64)
+            local[rows_] = np.arange(len(rows_))
+            inside = slice(None) if len(rows_) == records else np.flatnonzero(group[record] == number)
+            padded = np.zeros((len(rows_), most), dtype=np.float32)
+            padded[local[record[inside]], column[inside]] = chosen[inside]
+            padded.sort(axis=1)
+            yield rows_, np.ascontiguousarray(padded[:, ::-1].T)
+
+    def _steps_of(self, stream: int, falling: Floats, comparable: Singles, bound: Singles) -> Steps:
+        """Return the steps of one stream; `falling` is overwritten."""
+        confidence = fixed(falling[0])
+        for rank in range(1, len(falling)):
+            falling[rank] += falling[rank - 1]
+        falling /= np.arange(1, len(falling) + 1)[:, None]
+        falling *= FIXED_POINT
+        means = np.rint(falling, out=falling).astype(np.int64)
+        records = means.shape[1]
+        inside = comparable >= self._cuts[stream]
+        sizes = np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int64)
+        filled = sizes > 0
+        sets = np.empty((ROWS, records), dtype=np.int64)
+        sets[0] = means[np.maximum(sizes - 1, 0), np.arange(records)] * filled
+        sets[1] = sizes
+        sets[2] = filled
+        sets[3] = confidence * filled
+        # Steps are differences of rounded means, so they add up exactly.
+        means[1:] -= means[:-1].copy()
+        hits = np.flatnonzero(comparable >= bound)
+        cell = self.grids[stream].cell(comparable.ravel()[hits])
+        return Steps(hits % records, cell, means.ravel()[hits], int(np.searchsorted(hits, records)), confidence, sets)
+
+    def place_of(self, one: CalibratedEstimator) -> slice:
+        """Return the sums of an estimator: those of sets at a fixed threshold for a conformal form."""
+        if isinstance(one.estimator, Conformal):
+            return self._sets[one.form.scaled]
+        if one.form.name not in self._slices:
+            raise TypeError(f"totals: expected an estimator of this reference, found {one.form.name!r}")
+        return self._slices[one.form.name]
+
+    def sets(self, stream: int) -> slice:
+        """Return the sums of the sets at the fixed threshold of a stream."""
+        return self._sets[stream]
+
+    def asked(self, stream: int, confidence: Floats) -> Integers:
+        """Return the first cell above the threshold of cpc_ac in windows with these mean confidences."""
+        places = self._places[stream]
+        # The epsilon absorbs rounding errors.
+        rank = np.ceil(confidence * (len(places) + 1) - 1e-9)
+        return places[np.clip(rank, 1, len(places)).astype(np.int64) - 1] + 1
 
 
-def _identity(calibration: Calibration) -> str:
-    """Hash everything on which the meaning of totals depends."""
-    digest = hashlib.sha256(struct.pack("<qqd", FIXED_POINT, calibration.classes, calibration.temperature))
-    for one in calibration.estimators:
-        digest.update(one.form.full_name.encode())
-        for field in dataclasses.fields(cast("Any", one.estimator)):
-            value = getattr(one.estimator, field.name)
-            digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
-    return digest.hexdigest()
+def _groups(counts: Integers) -> Integers:
+    """Return the group of each of some ascending counts: a group padded to its largest has a limited size."""
+    group, start, number = np.zeros(len(counts), dtype=np.int64), 0, 0
+    while start < len(counts):
+        # Padded to the count at the end, those from the start fit.
+        ends = np.arange(start + 1, len(counts) + 1)
+        fits = int(np.searchsorted((ends - start) * counts[start:], _SORTED_ELEMENTS, side="right"))
+        end = start + max(1, fits)
+        group[start:end] = number
+        start, number = end, number + 1
+    return group
+
+
+def _moves(one: CalibratedEstimator) -> bool:
+    return isinstance(one.estimator, ConformalAtConfidence | AnchoredAtConfidence)
 
 
 def _ranked(calibration: Calibration, *, scaled: bool) -> Singles:
@@ -139,184 +356,226 @@ def _ranked(calibration: Calibration, *, scaled: bool) -> Singles:
     raise LookupError("estimators: expected cpc_ac, found none")
 
 
+class TotalsTable:
+    """The totals of many windows, one row each: sums, predicted classes, and a curve of conformal sets for each stream.
+
+    A curve has a range of consecutive cells of the grid: everything above is in its last cell, and everything below is left
+    out. A threshold outside the range is answered after the curve was rebuilt from the window's records.
+    """
+
+    def __init__(self, gauge: Gauge) -> None:
+        self.gauge = gauge
+        self._rows = 0
+        self._free: list[int] = []
+        self.sums = np.zeros((0, gauge.sums), dtype=np.int64)
+        self.predicted = np.zeros((0, gauge.calibration.classes), dtype=np.int32)
+        # With a spare row behind, so that the end of a curve is a place in the table.
+        self.curves = [np.zeros((1, ROWS, cells), dtype=np.int64) for cells in gauge.cells]
+        self._arrays: list[tuple[NDArray[Any], int]] = [
+            (self.sums, 0),
+            (self.predicted, 0),
+            *((curve, 1) for curve in self.curves),
+        ]
+        self.low = np.zeros((2, 0), dtype=np.int32)
+        """The first cell of each curve, by stream and row; 0 if no range was chosen."""
+
+    def new(self) -> int:
+        """Return a row of zeros."""
+        if not self._free:
+            rows = self._rows + max(1, self._rows >> 3)
+            for array, spare in self._arrays:
+                array.resize((rows + spare, *array.shape[1:]), refcheck=False)
+            self.low = np.concatenate([self.low, np.zeros((2, rows - self._rows), dtype=np.int32)], axis=1)
+            self._free = list(range(rows - 1, self._rows - 1, -1))
+            self._rows = rows
+        return self._free.pop()
+
+    def release(self, row: int) -> None:
+        """Give a row back."""
+        for array, _ in self._arrays:
+            array[row] = 0
+        self.low[:, row] = 0
+        self._free.append(row)
+
+    def add(self, measures: Measures, rows: Integers, sign: Integers) -> None:
+        """Add records to windows, with sign 1, -1, or 0 for not at all."""
+        self._add_sums(slice(0, len(measures.sums)), measures.sums, rows, sign)
+        classes = self.predicted.shape[1]
+        np.add.at(self.predicted.reshape(-1), rows * classes + measures.predicted, sign.astype(np.int32))
+
+    def _add_sums(self, place: slice, sums: Numbers, rows: Integers, sign: Integers) -> None:
+        if len(rows) == 0:
+            return
+        signed = sums * sign
+        if rows[0] == rows[-1] and np.all(rows == rows[0]):
+            self.sums[rows[0], place] += np.add.reduce(signed, axis=1)
+            return
+        order = np.argsort(rows, kind="stable")
+        starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
+        self.sums[rows[order[starts]], place] += np.add.reduceat(signed[:, order], starts, axis=1).T
+
+    def choose_ranges(
+        self, stream: int, confidence: Floats, rows: Sequence[Integers], signs: Sequence[Integers]
+    ) -> None:
+        """Choose a range for windows that have none, around the threshold for their share of some records."""
+        for row, sign in zip(rows, signs, strict=True):
+            new = np.flatnonzero((sign > 0) & (self.low[stream, row] == 0))
+            if len(new):
+                count = np.bincount(row[new])
+                chosen = np.flatnonzero(count)
+                mean = np.bincount(row[new], confidence[new])[chosen] / count[chosen]
+                self.low[stream, chosen] = np.maximum(1, self.gauge.asked(stream, mean) - _BELOW)
+
+    def floors(self, stream: int, rows: Sequence[Integers], signs: Sequence[Integers]) -> Integers:
+        """Return for each record the lowest cell that a window needs of it."""
+        highest = len(self.gauge.grids[stream].thresholds)
+        needed = [np.where(sign, self.low[stream, row], highest) for row, sign in zip(rows, signs, strict=True)]
+        return np.asarray(np.minimum(np.minimum.reduce(needed), highest))
+
+    def add_sets(self, stream: int, steps: Steps, rows: Integers, sign: Integers) -> None:
+        """Add the totals of the records' sets at the fixed threshold."""
+        self._add_sums(self.gauge.sets(stream), steps.sets, rows, sign)
+
+    def add_steps(self, stream: int, steps: Steps, rows: Integers, sign: Integers) -> None:
+        """Add steps to the curves of windows with a range."""
+        cells = self.gauge.cells[stream]
+        row, signs = rows[steps.record], sign[steps.record]
+        cell = steps.cell - self.low[stream][row]
+        kept = np.flatnonzero((cell >= 0) & (signs != 0))
+        first = int(np.searchsorted(kept, steps.first))
+        if len(kept) < len(cell):
+            row, signs, cell = row[kept], signs[kept], cell[kept]
+            step, record = steps.step[kept], steps.record[kept[:first]]
+        else:
+            step, record = steps.step, steps.record[:first]
+        place = row * (ROWS * cells) + np.minimum(cell, cells - 1)
+        flat = self.curves[stream].reshape(-1)
+        np.add.at(flat, place, step * signs)
+        np.add.at(flat, place + cells, signs)
+        np.add.at(flat, place[:first] + 2 * cells, signs[:first])
+        np.add.at(flat, place[:first] + 3 * cells, steps.confidence[record] * signs[:first])
+
+    def outside(self, stream: int, rows: Integers, asked: Integers) -> Booleans:
+        """Return which windows cannot answer at a threshold."""
+        cell = asked - self.low[stream, rows]
+        return np.asarray((self.low[stream, rows] > 0) & ((cell < 0) | (cell >= self.gauge.cells[stream])))
+
+    def clear(self, stream: int, row: int, asked: int) -> None:
+        """Empty a curve, to be rebuilt in a range around a threshold."""
+        self.curves[stream][row] = 0
+        self.low[stream, row] = max(1, asked - _BELOW)
+
+    def zero(self) -> None:
+        """Empty all totals."""
+        for array, _ in self._arrays:
+            array[...] = 0
+
+    def sets_at(self, stream: int, rows: Integers, asked: Integers) -> Numbers:
+        """Return the totals of the sets at a threshold of each window, shape (windows, 4)."""
+        cells = self.gauge.cells[stream]
+        # A window without a range has no records.
+        cell = np.where(self.low[stream, rows] > 0, asked - self.low[stream, rows], 0)
+        ends = (rows[:, None] * ROWS + np.arange(1, ROWS + 1)) * cells
+        starts = ends - cells + cell[:, None]
+        # From the last to the first: between the end of one and the start of the next nothing is summed.
+        order = np.argsort(-rows, kind="stable")
+        pairs = np.stack([starts[order, ::-1], ends[order, ::-1]], axis=-1)
+        found = np.empty((len(rows), ROWS), dtype=np.int64)
+        if len(rows):
+            found[order, ::-1] = np.add.reduceat(self.curves[stream].reshape(-1), pairs.reshape(-1))[::2].reshape(
+                -1, ROWS
+            )
+        return found
+
+
+def mean_confidence(sums: Numbers, stream: int) -> Floats:
+    """Return the mean confidences of windows, correctly rounded; 0 for a window without records."""
+    records = np.maximum(sums[:, _COUNT], 1)
+    whole, left = np.divmod(sums[:, _CONFIDENCE + stream], records)
+    finer, rest = np.divmod(left * _FINER + sums[:, _REMAINDER + stream], records)
+    # What is left after that matters only in being more than nothing: halves of the result are far above it.
+    mean = whole + (finer + 0.5 * (rest > 0)) / _FINER
+    return np.asarray(mean / FIXED_POINT, dtype=np.float64)
+
+
 @dataclass(frozen=True, eq=False)
-class WindowTotals:
-    """A snapshot of a window's totals. Totals of two windows of one reference add up to those of their union."""
+class MeasuredWindows:
+    """A snapshot of the totals of several windows, and their means."""
 
     gauge: Gauge
-    vector: Totals
+    sums: Numbers
+    """Shape (windows, sums)."""
+    moving: tuple[Numbers, Numbers]
+    """By stream, the totals of sets at the threshold of cpc_ac, shape (windows, 4)."""
+    predicted: Numbers
+    """The predictions per class, shape (windows, classes)."""
 
-    def __add__(self, other: "WindowTotals") -> "WindowTotals":
-        """Return the totals of both windows together."""
-        if self.gauge.identity != other.gauge.identity:
-            raise ValueError("totals: expected two windows of one reference, found two references")
-        if self.records + other.records > MOST_RECORDS:
-            found = self.records + other.records
-            raise OverflowError(f"totals: expected at most {MOST_RECORDS:,} records together, found {found:,}")
-        return WindowTotals(self.gauge, self.vector + other.vector)
-
-    @property
-    def records(self) -> int:
-        """Number of records."""
-        return int(self.vector[0])
+    def __len__(self) -> int:
+        """Return the number of windows."""
+        return len(self.sums)
 
     @property
-    def predicted(self) -> Totals:
-        """The predictions per class."""
-        return self.vector[self.gauge.predicted].copy()
-
-    def to_bytes(self) -> bytes:
-        """Serialise the totals."""
-        return bytes.fromhex(self.gauge.identity) + self.vector.astype("<i8").tobytes()
-
-    @classmethod
-    def from_bytes(cls, gauge: Gauge, exported: bytes) -> "WindowTotals":
-        """Return serialised totals; raises ValueError for another reference."""
-        identity = bytes.fromhex(gauge.identity)
-        if exported[: len(identity)] != identity or len(exported) != len(identity) + 8 * gauge.length:
-            raise ValueError("totals: expected totals of this reference, found others")
-        return cls(gauge, np.frombuffer(exported[len(identity) :], dtype="<i8").astype(np.int64))
+    def records(self) -> Numbers:
+        """Records of each window."""
+        return self.sums[:, _COUNT]
 
     @cached_property
-    def _means(self) -> list[float]:
-        """The means of all fixed-point sums."""
-        return (self.vector[: self.gauge.sums_end] / (FIXED_POINT * self.records)).tolist()  # type: ignore[no-any-return]
+    def _confidence(self) -> tuple[Floats, Floats]:
+        return mean_confidence(self.sums, 0), mean_confidence(self.sums, 1)
 
-    @cached_property
-    def _confidence(self) -> tuple[float, float]:
-        """The mean confidences, raw and scaled. Python integers are exact, and the division rounds once."""
-        raw, scaled, raw_left, scaled_left = self.vector[self.gauge.confidences].tolist()
-        ones = self.records * FIXED_POINT * _FINER
-        return (raw * _FINER + raw_left) / ones, (scaled * _FINER + scaled_left) / ones
-
-    def mean_confidence(self, *, scaled: bool) -> float:
-        """Return the mean confidence."""
+    def mean_confidence(self, *, scaled: bool) -> Floats:
+        """Return the mean confidences."""
         return self._confidence[scaled]
 
     @cached_property
-    def _sets(self) -> dict[tuple[bool, float], Sequence[float]]:
+    def _ones(self) -> Numbers:
+        return FIXED_POINT * np.maximum(self.records, 1)
+
+    @cached_property
+    def _sets(self) -> dict[tuple[bool, bool], Floats]:
         return {}
 
-    def means(self, one: CalibratedEstimator) -> Sequence[float]:
-        """Return the means of an estimator's contributions."""
-        place = self.gauge.place_of(one)
-        if place is not None:
-            return self._means[place]
-        scaled = one.form.scaled
-        if not isinstance(one.estimator, Conformal):
-            raise TypeError(f"totals: expected an estimator of this reference, found {one.form.name!r}")
-        threshold = one.estimator.threshold(np.array([self.mean_confidence(scaled=scaled)]))[0]
-        key = (scaled, float(threshold))
-        if key not in self._sets:
-            score, size, filled, sure = self.gauge.sets_at(self.vector, threshold, scaled=scaled).tolist()
-            records = self.records
-            unsure = int(self.vector[self.gauge.confidences.start + scaled]) - sure
-            one_record = FIXED_POINT * records
-            self._sets[key] = (score / one_record, size / records, (records - filled) / records, unsure / one_record)
-        return self._sets[key]
-
-    def estimate(self, failed: Failed | None = None) -> WindowEstimate:
-        """Return all estimates, in a time that does not depend on the number of records."""
-        return self.gauge.calibration.estimate_windows(_OneWindow(self), failed=failed).window(0)
-
-
-@dataclass(frozen=True, slots=True)
-class _OneWindow:
-    """The totals of a window as the estimators need them."""
-
-    totals: WindowTotals
-
-    @property
-    def records(self) -> Integers:
-        """Number of records."""
-        return np.array([self.totals.records])
-
-    def mean_confidence(self, *, scaled: bool) -> Floats:
-        """Return the mean confidence."""
-        return np.array([self.totals.mean_confidence(scaled=scaled)])
-
     def means(self, one: CalibratedEstimator) -> Floats:
-        """Return the means of an estimator's contributions."""
-        return np.array(self.totals.means(one))[:, None]
+        """Return the means of an estimator's contributions, shape (contributions, windows)."""
+        place = self.gauge.place_of(one)
+        if not isinstance(one.estimator, Conformal):
+            return np.asarray(self.sums[:, place].T / self._ones)
+        scaled, moves = one.form.scaled, _moves(one)
+        if (scaled, moves) not in self._sets:
+            score, size, filled, sure = (self.moving[scaled] if moves else self.sums[:, place]).T
+            unsure = self.sums[:, _CONFIDENCE + scaled] - sure
+            records = np.maximum(self.records, 1)
+            self._sets[scaled, moves] = np.array(
+                [score / self._ones, size / records, (self.records - filled) / records, unsure / self._ones]
+            )
+        return self._sets[scaled, moves]
+
+    def estimate(self, index: int = 0, failed: Failed | None = None) -> WindowEstimate:
+        """Return all estimates of one window."""
+        return self.gauge.calibration.estimate_windows(self, failed=failed).window(index)
 
 
-def totals_of(gauge: Gauge, probabilities: Singles) -> WindowTotals:
-    """Return the totals of records."""
-    vector = gauge.empty()
-    gauge.measure(vector, probabilities, 1)
-    return WindowTotals(gauge, vector)
+def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
+    """Return the totals of records, as of one window."""
+    table = TotalsTable(gauge)
+    row, (denominators, marks) = table.new(), gauge.derive(vectors)
+    pieces = [slice(start, start + _PIECE) for start in range(0, len(vectors), _PIECE)]
+    for piece in pieces:
+        measures = gauge.measure(vectors[piece], denominators[piece], marks[piece])
+        table.add(measures, *_constant(len(measures.predicted), row))
+    asked = [gauge.asked(stream, mean_confidence(table.sums[[row]], stream)) for stream in (0, 1)]
+    for stream in (0, 1):
+        table.clear(stream, row, int(asked[stream][0]))
+    for piece in pieces:
+        floors = [np.full(len(vectors[piece]), table.low[stream, row]) for stream in (0, 1)]
+        for rows, both in gauge.steps(vectors[piece], denominators[piece], floors):
+            for stream, steps in enumerate(both):
+                table.add_sets(stream, steps, *_constant(len(rows), row))
+                table.add_steps(stream, steps, *_constant(len(rows), row))
+    chosen = np.array([row])
+    raw, scaled = (table.sets_at(stream, chosen, asked[stream]) for stream in (0, 1))
+    return MeasuredWindows(gauge, table.sums[chosen], (raw, scaled), table.predicted[chosen].astype(np.int64))
 
 
-Slots = NDArray[np.int32]
-
-_EMPTY, _WAITING, _MEASURED = 0, 1, 2
-
-# Limits on unmeasured records, so that `totals` takes at most tens of milliseconds.
-_MOST_WAITING = 1 << 16
-_MOST_LEFT_NUMBERS = 1 << 20
-# Vectors are copied in pieces, to bound memory.
-_GATHERED = 1 << 14
-
-
-class RunningTotals:
-    """The totals of the records in some slots, computed on demand."""
-
-    def __init__(self, gauge: Gauge) -> None:
-        self._gauge = gauge
-        self._totals = gauge.empty()
-        self._states = np.zeros(0, dtype=np.uint8)
-        self._waiting = 0
-        self._left: list[Singles] = []
-        self._left_records = 0
-
-    def grow(self, slots: int) -> None:
-        """Grow to a number of slots."""
-        grown = np.zeros(slots, dtype=np.uint8)
-        grown[: len(self._states)] = self._states
-        self._states = grown
-
-    def filled(self, slots: Slots, vectors: Singles) -> None:
-        """Call after slots were filled; `vectors` are those of all slots."""
-        self._states[slots] = _WAITING
-        self._waiting += len(slots)
-        if self._waiting > _MOST_WAITING:
-            self._measure_pending(vectors)
-
-    def emptied(self, slots: Slots, vectors: Singles) -> None:
-        """Call before slots are emptied."""
-        measured = slots[self._states[slots] == _MEASURED]
-        if (len(measured) + self._left_records) * vectors.shape[1] > _MOST_LEFT_NUMBERS:
-            change = self._gauge.empty()
-            for start in range(0, len(measured), _GATHERED):
-                self._gauge.measure(change, vectors[measured[start : start + _GATHERED]], -1)
-            self._totals += change
-        elif len(measured):
-            self._left.append(vectors[measured])
-            self._left_records += len(measured)
-        self._waiting -= len(slots) - len(measured)
-        self._states[slots] = _EMPTY
-
-    def known(self, slots: Slots, totals: Totals) -> None:
-        """Call after an empty window was filled with records of known totals."""
-        self._totals = totals.copy()
-        self._states[slots] = _MEASURED
-
-    def totals(self, vectors: Singles) -> Totals:
-        """Return the totals of all filled slots."""
-        self._measure_pending(vectors)
-        return self._totals.copy()
-
-    def _measure_pending(self, vectors: Singles) -> None:
-        if not self._waiting and not self._left:
-            return
-        change = self._gauge.empty()
-        waiting = np.flatnonzero(self._states == _WAITING)
-        for start in range(0, len(waiting), _GATHERED):
-            self._gauge.measure(change, vectors[waiting[start : start + _GATHERED]], 1)
-        for left in self._left:
-            self._gauge.measure(change, left, -1)
-        # State changes only after everything is measured, so that a failure can be retried.
-        self._totals += change
-        self._states[waiting] = _MEASURED
-        self._waiting = 0
-        self._left, self._left_records = [], 0
+def _constant(records: int, row: int) -> tuple[Integers, Integers]:
+    return np.full(records, row), np.ones(records, dtype=np.int64)

@@ -1,25 +1,44 @@
-"""A sliding window: the latest records of one model and segment, by count and age, with exact running totals.
+"""Sliding windows over shared records: the latest records of a model or segment, by count and age, with exact totals.
 
 No I/O, no clock: `now` is passed in. Not thread-safe.
 
-Records are ordered by event time, then by arrival. A vector stays in its slot; the order is a separate list of times and
-slots, so that a late record moves twelve bytes per later record and no vector. The window's clock is its largest event
-time: without new records, none expire.
+A record has one slot, however many windows it is in; a window is an order of slots, by event time, then by arrival. A late
+record moves four bytes per later record and no vector. A window's clock is its largest event time: without new records,
+none expire. Records are measured on demand, all windows together: those that came and went in between never are.
 """
 
 import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from monitor.core.scores import Floats, Singles, Totals
-from monitor.core.totals import Gauge, RunningTotals, WindowTotals
+from monitor.core.scores import MOST_RECORDS, ROWS, Booleans, Floats, Integers, Singles
+from monitor.core.totals import Gauge, MeasuredWindows, Numbers, TotalsTable, mean_confidence
 
-_ORDER_BYTES = 8 + 4
-_FREE_BYTES = 4
-_STATE_BYTES = 1
+Slots = NDArray[np.int32]
+
+_SLOT_BYTES = 8 + 8 + 8 + 1 + 4
+"""Event time, arrival number, two derived numbers, the list of free slots."""
+_BITS_BYTES, _ROW_BYTES, _ORDER_BYTES = 1, 4, 4
+"""By place, by split, and in each window."""
 # Spare room behind the order, so that it is compacted rarely.
 _SLACK = 0.25
+_FEWEST_SLOTS = 1024
+
+# What a record is in a window: whether it is in it, and in which of its totals it is counted.
+# In bits: inside, in the sums, in the raw curve, in the scaled curve.
+_INSIDE, _CURVES, _ALL_BITS = 1, (4, 8), 15
+
+_EVERYTHING = 1 << 62
+# Probabilities of records that left but are still counted; beyond that they are subtracted at once.
+_MOST_LEFT_NUMBERS = 1 << 20
+# Vectors are copied in pieces, to bound memory.
+_GATHERED_NUMBERS = 1 << 20
+_GATHERED_RECORDS = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +85,210 @@ class Added:
         )
 
 
+class SharedRecords:
+    """The records of all windows of a model, one slot each, and the totals of the windows.
+
+    A record is in at most one window of each `place`: place 0 is the window of all records, in row 0 of the totals, and each
+    split into segments is another.
+    """
+
+    def __init__(self, gauge: Gauge, bounds: Bounds, places: int = 1) -> None:
+        self.gauge, self.bounds = gauge, bounds
+        self.table = TotalsTable(gauge)
+        self.next_arrival = 0
+        """The number of the next record that arrives."""
+        self.vectors = np.empty((0, gauge.calibration.classes), dtype=np.float32)
+        self.at = np.empty(0)
+        self.arrival = np.empty(0, dtype=np.int64)
+        self._denominators = np.empty(0)
+        self._marks = np.empty(0, dtype=np.uint8)
+        self._bits = np.empty((places, 0), dtype=np.uint8)
+        self._rows = np.empty((places - 1, 0), dtype=np.int32)
+        # A stack of `_idle` free slots.
+        self._free, self._idle = np.empty(0, dtype=np.int32), 0
+        self.clock = -math.inf
+        """The largest clock of its windows."""
+        self._waiting = False
+        """Whether records may be unmeasured that are not in the queue."""
+        self._queue: Integers = np.empty(0, dtype=np.int64)
+        self._left = 0
+        self._freed: list[Numbers] = []
+
+    # Slots.
+
+    def allot(self, vectors: Singles, at: Floats, arrival: Integers) -> Slots:
+        """Return new slots with these records, in no window yet."""
+        self._make_room(len(at))
+        self._idle -= len(at)
+        slots = self._free[self._idle : self._idle + len(at)].copy()
+        self.vectors[slots], self.at[slots], self.arrival[slots] = vectors, at, arrival
+        self._denominators[slots] = 0.0
+        return slots
+
+    def let_in(self, place: int, slots: Slots, rows: Integers | int) -> None:
+        """Call when records enter windows of one place."""
+        self._bits[place, slots] = _INSIDE
+        if place:
+            self._rows[place - 1, slots] = rows
+        self._waiting = True
+
+    def let_out(self, place: int, slots: Slots) -> None:
+        """Call when records leave windows of one place."""
+        bits = self._bits[place, slots] & ~np.uint8(_INSIDE)
+        self._bits[place, slots] = bits
+        self._left += int(np.count_nonzero(bits))
+        self._waiting = True
+        self._note_freed(slots)
+        self._release_unused(slots)
+
+    def never_entered(self, arrival: Integers) -> None:
+        """Call for records that were too late for every window."""
+        if len(arrival):
+            self._freed.append(np.asarray(arrival, dtype=np.int64))
+
+    def drop(self, window: "SlidingWindow") -> None:
+        """Remove the window of a segment, with its totals."""
+        place, slots = window.place, window.slots
+        of_window = self._rows[place - 1] == window.row
+        # What has left it before may still be counted.
+        left = of_window & (self._bits[place] & _INSIDE == 0) & (self._bits[place] != 0)
+        self._left -= int(np.count_nonzero(left))
+        self._bits[place, left] = 0
+        self._release_unused(np.flatnonzero(left).astype(np.int32))
+        self._bits[place, slots] = 0
+        self._note_freed(slots)
+        self._release_unused(slots)
+        self.table.release(window.row)
+
+    def take_freed(self) -> Numbers:
+        """Return the arrival numbers, ascending, of records that have left every window since the last call."""
+        freed, self._freed = self._freed, []
+        return np.sort(np.concatenate(freed)) if freed else np.empty(0, dtype=np.int64)
+
+    def settle_left(self) -> None:
+        """Subtract records that have left, if they take much memory."""
+        if self._left * self.vectors.shape[1] > _MOST_LEFT_NUMBERS:
+            left = (self._bits & _INSIDE == 0) & (self._bits != 0)
+            self._measure_in_pieces(np.flatnonzero(np.logical_or.reduce(left, axis=0)))
+
+    def inside(self, slots: Integers | slice) -> Booleans:
+        """Return by place and slot which records are in a window."""
+        return np.asarray(self._bits[:, slots] & _INSIDE != 0)
+
+    def rows(self, place: int, slots: Slots) -> Integers:
+        """Return the rows of the windows of records at a place other than 0."""
+        return np.asarray(self._rows[place - 1, slots])
+
+    def _note_freed(self, slots: Slots) -> None:
+        """Note which records, that have just left a window, are in none now."""
+        gone = slots[np.bitwise_or.reduce(self._bits[:, slots], axis=0) & _INSIDE == 0]
+        if len(gone):
+            self._freed.append(self.arrival[gone])
+
+    def _release_unused(self, slots: Slots) -> None:
+        self._release(slots[np.bitwise_or.reduce(self._bits[:, slots], axis=0) == 0])
+
+    def _release(self, slots: Slots) -> None:
+        self._free[self._idle : self._idle + len(slots)] = slots
+        self._idle += len(slots)
+        self.arrival[slots] = -1
+
+    def _make_room(self, count: int) -> None:
+        if self._idle >= count:
+            return
+        known = len(self.at)
+        # Doubling, then by an eighth of millions: windows that are not full take at most twice the memory of their records.
+        slots = max(known + min(known, max(known >> 3, 1 << 18)), known - self._idle + count, _FEWEST_SLOTS)
+        for array in (self.vectors, self.at, self.arrival, self._denominators, self._marks, self._free):
+            array.resize((slots, *array.shape[1:]), refcheck=False)
+        for name in ("_bits", "_rows"):
+            old = getattr(self, name)
+            grown = np.zeros((len(old), slots), dtype=old.dtype)
+            grown[:, :known] = old
+            setattr(self, name, grown)
+        self.arrival[known:] = -1
+        self._free[self._idle : self._idle + slots - known] = np.arange(known, slots)
+        self._idle += slots - known
+
+    # Measuring.
+
+    def measure_some(self, limit: int) -> bool:
+        """Measure at most about `limit` waiting records; return whether there are more."""
+        if not len(self._queue) and self._waiting:
+            self._queue, self._waiting = self._unsettled(np.arange(len(self.at))), False
+        # Some may have been measured, or have left, since they were found.
+        self._measure_in_pieces(self._unsettled(self._queue[:limit]))
+        self._queue = self._queue[limit:]
+        return self._waiting or len(self._queue) > 0
+
+    def _unsettled(self, slots: Integers) -> Integers:
+        """Return the slots whose totals are not those of where the record is: neither all bits nor none."""
+        bits = (self._bits[:, slots] + np.uint8(1)) & np.uint8(_ALL_BITS - 1)
+        return np.asarray(slots[np.bitwise_or.reduce(bits, axis=0) != 0])
+
+    def rebuild(self, stream: int, window: "SlidingWindow", asked: int) -> None:
+        """Empty the curve of a window, to be measured again in a range around a threshold. Nothing else is waiting."""
+        self.table.clear(stream, window.row, asked)
+        self._bits[window.place, window.slots] &= ~np.uint8(_CURVES[stream])
+        self._waiting = True
+
+    def _measure_in_pieces(self, slots: Integers) -> None:
+        piece = max(1, min(_GATHERED_RECORDS, _GATHERED_NUMBERS // self.vectors.shape[1]))
+        for start in range(0, len(slots), piece):
+            self._measure(slots[start : start + piece].astype(np.int32))
+
+    def _measure(self, slots: Slots) -> None:
+        """Count records where they are, and no longer where they were."""
+        gauge, table, vectors = self.gauge, self.table, self.vectors[slots]
+        new = np.flatnonzero(self._denominators[slots] == 0.0)
+        if len(new):
+            derived = gauge.derive(vectors if len(new) == len(slots) else vectors[new])
+            self._denominators[slots[new]], self._marks[slots[new]] = derived
+        denominators, bits = self._denominators[slots], self._bits[:, slots].astype(np.int64)
+        inside = bits & _INSIDE
+        rows = [np.zeros(len(slots), dtype=np.int64), *(some[slots].astype(np.int64) for some in self._rows)]
+        summed, *on_curves = (list(inside - (bits >> bit & 1)) for bit in (1, 2, 3))
+        measures = gauge.measure(vectors, denominators, self._marks[slots])
+        floors = []
+        for stream, signs in enumerate(on_curves):
+            table.choose_ranges(stream, measures.confidences[stream], rows, signs)
+            floors.append(table.floors(stream, rows, signs))
+        groups = gauge.steps(vectors, denominators, floors)
+        try:
+            for place, row in enumerate(rows):
+                table.add(measures, row, summed[place])
+                for some, both in groups:
+                    for stream, steps in enumerate(both):
+                        table.add_sets(stream, steps, row[some], summed[place][some])
+                        table.add_steps(stream, steps, row[some], on_curves[stream][place][some])
+        except BaseException:
+            self._start_again()
+            raise
+        self._left -= int(np.count_nonzero((inside == 0) & (bits != 0)))
+        self._bits[:, slots] = inside * _ALL_BITS
+        self._release(slots[~np.logical_or.reduce(inside, axis=0)])
+
+    def _start_again(self) -> None:
+        """Forget all totals after a failure halfway: everything is measured again."""
+        self.table.zero()
+        held = np.logical_or.reduce(self._bits != 0, axis=0)
+        self._bits &= np.uint8(_INSIDE)
+        self._left, self._waiting = 0, True
+        self._release(np.flatnonzero(held & ~np.logical_or.reduce(self._bits != 0, axis=0)).astype(np.int32))
+
+
 class SlidingWindow:
     """The latest records of one model and segment."""
 
-    def __init__(self, gauge: Gauge, bounds: Bounds) -> None:
+    def __init__(self, gauge: Gauge, bounds: Bounds, records: SharedRecords | None = None, place: int = 0) -> None:
         self.gauge = gauge
         self.bounds = bounds
         self.clock = -math.inf
         """The largest event time so far."""
-        self._measuring = RunningTotals(gauge)
-        self._vectors = np.empty((0, gauge.calibration.classes), dtype=np.float32)
-        # A stack of `_idle` free slots.
-        self._free, self._idle = np.empty(0, dtype=np.int32), 0
-        self._times = np.empty(0, dtype=np.float64)
+        self.records = records or SharedRecords(gauge, bounds)
+        self.place = place
+        self.row = self.records.table.new()
+        """Its row in the totals."""
         self._slots = np.empty(0, dtype=np.int32)
         self._start = self._end = 0
 
@@ -87,162 +297,314 @@ class SlidingWindow:
         return self._end - self._start
 
     @property
+    def slots(self) -> Slots:
+        """The slots of its records, oldest first. A view: do not keep it."""
+        return self._slots[self._start : self._end]
+
+    @property
     def times(self) -> Floats:
-        """Event times, oldest first. A view: do not keep it."""
-        return self._times[self._start : self._end]
+        """Event times, oldest first."""
+        return self.records.at[self.slots]
+
+    @property
+    def oldest(self) -> float | None:
+        """The event time of the oldest record."""
+        return float(self.records.at[self._slots[self._start]]) if len(self) else None
+
+    @property
+    def newest(self) -> float | None:
+        """The event time of the newest record."""
+        return float(self.records.at[self._slots[self._end - 1]]) if len(self) else None
 
     def vectors(self) -> Singles:
         """Return the vectors, oldest first."""
-        return self._vectors[self._slots[self._start : self._end]]
+        return self.records.vectors[self.slots]
 
-    def totals(self) -> WindowTotals:
+    def totals(self) -> MeasuredWindows:
         """Return a snapshot of the totals."""
-        return WindowTotals(self.gauge, self._measuring.totals(self._vectors))
+        return measured(self.gauge, [[self]])
 
     def add(self, vectors: Singles, at: Floats, now: float) -> Added:
         """Add a batch of vectors with their event times; an unknown time, NaN, becomes the arrival time `now`.
 
-        The result does not depend on how records are split into batches. An invalid batch raises before anything changes.
+        For a window alone. The result does not depend on how records are split into batches. An invalid batch raises before
+        anything changes.
         """
-        self._check(vectors, at, now)
-        restamped = self._restamp_future(now)
-        at, future = self.bounds.believed(at, now)
-        order = np.argsort(at, kind="stable")
-        at = at[order]
-        clock = max(self.clock, float(at[-1])) if len(at) else self.clock
-        expired, too_old = self._beyond_age(at, clock)
-        crowded_out, too_many = self._beyond_count(at[too_old:], expired)
-        late, evicted = too_old + too_many, expired + crowded_out
-        self._evict(evicted)
-        self._enter(vectors[order[late:]], at[late:])
-        self.clock = clock
-        return Added(len(at) - late, late, future + restamped, evicted)
+        return enter(self.records, [self], vectors, at, now, [Entering([self])])[0]
 
     def expire(self, clock: float) -> int:
         """Evict what is too old by a clock ahead of the window's; return the number of evicted records."""
         self.clock = max(self.clock, clock)
-        expired, _ = self._beyond_age(self.times[:0], self.clock)
-        self._evict(expired)
-        return expired
+        evicted = self._slots[self._start : self._start + self._expired()].copy()
+        self._start += len(evicted)
+        if len(evicted):
+            self.records.let_out(self.place, evicted)
+        return len(evicted)
 
-    def would_restamp(self, now: float) -> bool:
-        """Return whether adding a batch at `now` would change the times of records in the window."""
-        return self.clock > now + self.bounds.tolerance_seconds
+    def make_way(self, at: Floats) -> tuple[int, Slots]:
+        """Remove what a sorted batch displaces; return how many of the batch are too late, and the slots removed."""
+        if not len(at):
+            return 0, self._slots[:0]
+        self.clock = max(self.clock, float(at[-1]))
+        expired = self._expired()
+        late = 0
+        if self.bounds.age_seconds is not None:
+            late = int(np.searchsorted(at, self.clock - self.bounds.age_seconds))
+        excess = len(self) - expired + len(at) - late - self.bounds.capacity
+        if excess > 0:
+            from_window = self._crowded_out(at[late:], expired, excess)
+            expired, late = expired + from_window, late + excess - from_window
+        evicted = self._slots[self._start : self._start + expired]
+        self._start += expired
+        return late, evicted
 
-    def load(self, vectors: Singles, at: Floats, totals: WindowTotals) -> bool:
-        """Load records with known totals, in arrival order, into an empty window.
+    def take(self, slots: Slots, at: Floats) -> None:
+        """Add records, sorted by time and newer than those of an earlier batch with the same time."""
+        if not len(slots):
+            return
+        self._make_room(len(slots))
+        newest, end = self.newest, self._end + len(slots)
+        self._slots[self._end : end] = slots
+        if newest is not None and at[0] < newest:
+            place = self._start + bisect_right(self.slots, at[0], key=self.records.at.__getitem__)
+            merged = self._slots[place:end]
+            self._slots[place:end] = merged[np.argsort(self.records.at[merged], kind="stable")]
+        self._end = end
 
-        Evicted records may be among them. Returns False, without effect, if the totals do not match.
-        """
-        order = np.argsort(at, kind="stable")
-        ranked = at[order]
-        clock = float(ranked[-1]) if len(ranked) else -math.inf
-        _, too_old = self._beyond_age(ranked, clock)
-        start = max(too_old, len(ranked) - self.bounds.capacity)
-        if len(self) or len(ranked) - start != totals.records or totals.gauge is not self.gauge:
-            return False
-        self._enter(vectors[order[start:]], ranked[start:], totals.vector)
-        self.clock = clock
-        return True
+    def restamped(self) -> None:
+        """Call after times of records were changed."""
+        slots = self.slots
+        slots[:] = slots[np.lexsort((self.records.arrival[slots], self.records.at[slots]))]
+        newest = self.newest
+        self.clock = -math.inf if newest is None else newest
 
-    def _check(self, vectors: Singles, at: Floats, now: float) -> None:
-        classes = self.gauge.calibration.classes
-        if vectors.shape != (len(at), classes) or at.ndim != 1:
-            found = f"shapes {vectors.shape} and {at.shape}"
-            raise ValueError(f"batch: expected a vector of {classes} and a time for each record, found {found}")
-        if not math.isfinite(now):
-            raise ValueError(f"now: expected a finite time, found {now!r}")
-
-    def _restamp_future(self, now: float) -> int:
-        """Stamp records ahead of `now` with `now`: the clock was set back since they arrived."""
-        if not self.would_restamp(now):
+    def _expired(self) -> int:
+        """Return how many records are too old by the window's clock."""
+        if self.bounds.age_seconds is None or not len(self):
             return 0
-        limit = now + self.bounds.tolerance_seconds
-        ahead = int(np.searchsorted(self.times, limit, side="right"))
-        moved = np.where(np.arange(len(self)) < ahead, self.times, now)
-        order = np.argsort(moved, kind="stable")
-        self._times[self._start : self._end] = moved[order]
-        self._slots[self._start : self._end] = self._slots[self._start : self._end][order]
-        self.clock = float(self.times[-1]) if len(self) else -math.inf
-        return len(self) - ahead
-
-    def _beyond_age(self, at: Floats, clock: float) -> tuple[int, int]:
-        """Return how many records of the window and of the sorted batch are too old."""
-        if self.bounds.age_seconds is None:
-            return 0, 0
         # A record exactly at the age limit stays.
-        horizon = clock - self.bounds.age_seconds
-        return int(np.searchsorted(self.times, horizon)), int(np.searchsorted(at, horizon))
+        horizon, at = self.clock - self.bounds.age_seconds, self.records.at
+        if at[self._slots[self._start]] >= horizon:
+            return 0
+        return bisect_left(self.slots, horizon, key=at.__getitem__)
 
-    def _beyond_count(self, at: Floats, expired: int) -> tuple[int, int]:
-        """Return how many of the oldest records of the window and of the batch exceed the capacity."""
-        excess = len(self) - expired + len(at) - self.bounds.capacity
-        if excess <= 0:
-            return 0, 0
-        oldest = self.times[expired : expired + excess]
+    def _crowded_out(self, at: Floats, expired: int, excess: int) -> int:
+        """Return how many of the `excess` oldest records, of the window and of a batch, are in the window."""
+        held = len(self) - expired
+        newest = self.newest
+        if held and newest is not None and at[0] >= newest:
+            return min(held, excess)
+        oldest = self.records.at[self.slots[expired : expired + excess]]
         # Stable: of equal times, those in the window go first.
         ranked = np.argsort(np.concatenate([oldest, at[:excess]]), kind="stable")[:excess]
-        from_window = int(np.count_nonzero(ranked < len(oldest)))
-        return from_window, excess - from_window
-
-    def _evict(self, count: int) -> None:
-        slots = self._slots[self._start : self._start + count]
-        self._measuring.emptied(slots, self._vectors)
-        self._free[self._idle : self._idle + count] = slots
-        self._idle += count
-        self._start += count
-
-    def _enter(self, vectors: Singles, at: Floats, known: Totals | None = None) -> None:
-        if len(at) == 0:
-            return
-        self._make_room(len(at))
-        self._idle -= len(at)
-        slots = self._free[self._idle : self._idle + len(at)]
-        self._vectors[slots] = vectors
-        place = self._start + int(np.searchsorted(self.times, at[0], side="right"))
-        end = self._end + len(at)
-        self._times[self._end : end], self._slots[self._end : end] = at, slots
-        if place < self._end:
-            ranked = np.argsort(self._times[place:end], kind="stable")
-            self._times[place:end] = self._times[place:end][ranked]
-            self._slots[place:end] = self._slots[place:end][ranked]
-        self._end = end
-        if known is None:
-            self._measuring.filled(slots, self._vectors)
-        else:
-            self._measuring.known(slots, known)
+        return int(np.count_nonzero(ranked < len(oldest)))
 
     def _make_room(self, count: int) -> None:
         held, wanted = len(self), len(self) + count
-        if self._idle < count:
-            # Doubling: a window that is not full uses at most twice the memory of its records.
-            known = len(self._vectors)
-            slots = min(self.bounds.capacity, max(2 * known, wanted, 1024))
-            grown, free = np.empty((slots, self._vectors.shape[1]), dtype=np.float32), np.empty(slots, dtype=np.int32)
-            grown[:known] = self._vectors
-            free[: self._idle] = self._free[: self._idle]
-            free[self._idle : self._idle + slots - known] = np.arange(known, slots)
-            self._measuring.grow(slots)
-            self._vectors, self._free, self._idle = grown, free, self._idle + slots - known
-        if self._end + count > len(self._times):
-            room = max(wanted, int(len(self._vectors) * (1.0 + _SLACK)))
-            times, order = np.empty(room), np.empty(room, dtype=np.int32)
-            times[:held], order[:held] = self.times, self._slots[self._start : self._end]
-            self._times, self._slots, self._start, self._end = times, order, 0, held
+        if self._end + count > len(self._slots):
+            room = wanted + int(min(wanted, self.bounds.capacity) * _SLACK)
+            order = np.empty(room, dtype=np.int32)
+            order[:held] = self.slots
+            self._slots, self._start, self._end = order, 0, held
 
 
-def bytes_per_record(classes: int) -> float:
-    """Return the memory per record of a full window."""
-    return 4 * classes + _ORDER_BYTES * (1.0 + _SLACK) + _FREE_BYTES + _STATE_BYTES
+@dataclass(frozen=True, slots=True)
+class Entering:
+    """Which windows of one place the records of a batch enter."""
+
+    windows: Sequence[SlidingWindow]
+    codes: Integers | None = None
+    """By record the index of its window, -1 for none; None if all enter the first."""
 
 
-def bytes_per_window(gauge: Gauge, bounds: Bounds) -> int:
+def enter(
+    records: SharedRecords,
+    known: Iterable[SlidingWindow],
+    vectors: Singles,
+    at: Floats,
+    now: float,
+    places: Sequence[Entering],
+) -> list[Added]:
+    """Add a batch to some of the `known` windows, which are all windows of the records; return the result of each, in order."""
+    _check(records.gauge, vectors, at, now)
+    bounds = records.bounds
+    restamped = restamp(records, known, now + bounds.tolerance_seconds, now)
+    future = at > now + bounds.tolerance_seconds
+    at, future_records = bounds.believed(at, now)
+    if len(at):
+        records.clock = max(records.clock, float(at.max()))
+    order = np.arange(len(at)) if np.all(at[1:] >= at[:-1]) else np.argsort(at, kind="stable")
+    arrival, entered, added = records.next_arrival, np.zeros(len(at), dtype=np.bool_), []
+    records.next_arrival += len(at)
+    entering: list[list[tuple[SlidingWindow, Integers]]] = []
+    for place in places:
+        evicted, some = [], []
+        for window, rows in _by_window(place, order):
+            late, gone = window.make_way(at[rows])
+            evicted.append(gone)
+            some.append((window, rows[late:]))
+            ahead = int(np.count_nonzero(future[rows])) if future_records else 0
+            added.append(Added(len(rows) - late, late, ahead + restamped.get(window.row, 0), len(gone)))
+        records.let_out(place.windows[0].place, np.concatenate(evicted))
+        entered[np.concatenate([rows for _, rows in some])] = True
+        entering.append(some)
+    slots = np.empty(len(at), dtype=np.int32)
+    if entered.all():
+        slots[:] = records.allot(vectors, at, arrival + np.arange(len(at)))
+    else:
+        slots[entered] = records.allot(vectors[entered], at[entered], arrival + np.flatnonzero(entered))
+        records.never_entered(arrival + np.flatnonzero(~entered))
+    for some in entering:
+        rows = np.concatenate([rows for _, rows in some])
+        table_rows = np.repeat([window.row for window, _ in some], [len(rows) for _, rows in some])
+        records.let_in(some[0][0].place, slots[rows], table_rows)
+        for window, rows in some:
+            window.take(slots[rows], at[rows])
+    records.settle_left()
+    return added
+
+
+def _by_window(place: Entering, order: Integers) -> Iterator[tuple[SlidingWindow, Integers]]:
+    """Yield each window with the records that may enter it, in order."""
+    if place.codes is None:
+        yield place.windows[0], order
+        return
+    code = place.codes[order]
+    grouped = np.argsort(code, kind="stable")
+    code, rows = code[grouped], order[grouped]
+    edges = np.searchsorted(code, np.arange(len(place.windows) + 1))
+    for window, start, end in zip(place.windows, edges, edges[1:], strict=False):
+        yield window, rows[start:end]
+
+
+def restamp(records: SharedRecords, known: Iterable[SlidingWindow], limit: float, now: float) -> dict[int, int]:
+    """Stamp records ahead of `limit` with `now`: the clock was set back. Returns how many, by row of their windows."""
+    found: dict[int, int] = {}
+    if records.clock <= limit:
+        return found
+    records.clock = -math.inf
+    known = list(known)
+    for window in known:
+        if window.clock > limit:
+            found[window.row] = int(np.count_nonzero(window.times > limit))
+    records.at[records.at > limit] = now
+    for window in known:
+        if window.row in found:
+            window.restamped()
+        records.clock = max(records.clock, window.clock)
+    return found
+
+
+def _check(gauge: Gauge, vectors: Singles, at: Floats, now: float) -> None:
+    classes = gauge.calibration.classes
+    if vectors.shape != (len(at), classes) or at.ndim != 1:
+        found = f"shapes {vectors.shape} and {at.shape}"
+        raise ValueError(f"batch: expected a vector of {classes} and a time for each record, found {found}")
+    if not math.isfinite(now):
+        raise ValueError(f"now: expected a finite time, found {now!r}")
+
+
+Parts = Sequence[Sequence[SlidingWindow]]
+"""The windows of each segment: one for every shard that has it."""
+
+
+class _Shard:
+    """Those of some windows that share records."""
+
+    def __init__(self, records: SharedRecords) -> None:
+        self.records = records
+        self.windows: list[SlidingWindow] = []
+        self.parts: list[int] = []
+
+    @cached_property
+    def rows(self) -> Integers:
+        """The rows of the windows in the totals."""
+        return np.array([window.row for window in self.windows], dtype=np.int64)
+
+
+class _Merged:
+    """The totals of segments over all shards."""
+
+    def __init__(self, gauge: Gauge, parts: Parts) -> None:
+        self._gauge, self._parts = gauge, len(parts)
+        shards: dict[int, _Shard] = {}
+        for part, windows in enumerate(parts):
+            for window in windows:
+                shard = shards.get(id(window.records))
+                if shard is None:
+                    shard = shards[id(window.records)] = _Shard(window.records)
+                shard.windows.append(window)
+                shard.parts.append(part)
+        self._shards = list(shards.values())
+
+    def measure_some(self, limit: int) -> bool:
+        """Measure some of what is missing; return whether there is more."""
+        if any(shard.records.measure_some(limit) for shard in self._shards):
+            return True
+        self._sums = self._total(self._gauge.sums, lambda shard: shard.records.table.sums[shard.rows])
+        self._asked = [self._gauge.asked(stream, mean_confidence(self._sums, stream)) for stream in (0, 1)]
+        more = False
+        for shard in self._shards:
+            for stream, asked in enumerate(self._asked):
+                wanted = asked[shard.parts]
+                outside = shard.records.table.outside(stream, shard.rows, wanted)
+                for index in np.flatnonzero(outside).tolist():
+                    shard.records.rebuild(stream, shard.windows[index], int(wanted[index]))
+                    more = True
+        return more
+
+    def measured(self) -> MeasuredWindows:
+        """Return the totals after everything was measured."""
+        if self._sums[:, 0].max(initial=0) > MOST_RECORDS:
+            found = self._sums[:, 0].max()
+            raise OverflowError(f"totals: expected at most {MOST_RECORDS:,} records together, found {found:,}")
+        raw, scaled = (
+            self._total(
+                ROWS,
+                lambda shard, stream=stream: shard.records.table.sets_at(  # type: ignore[misc]
+                    stream, shard.rows, self._asked[stream][shard.parts]
+                ),
+            )
+            for stream in (0, 1)
+        )
+        predicted = self._total(
+            self._gauge.calibration.classes, lambda shard: shard.records.table.predicted[shard.rows]
+        )
+        return MeasuredWindows(self._gauge, self._sums, (raw, scaled), predicted)
+
+    def _total(self, width: int, of: Callable[[_Shard], Integers]) -> Numbers:
+        total = np.zeros((self._parts, width), dtype=np.int64)
+        for shard in self._shards:
+            total[shard.parts] += of(shard)
+        return total
+
+
+def measure_some(gauge: Gauge, parts: Parts, limit: int) -> bool:
+    """Measure about `limit` records of what `measured` needs; return whether there is more."""
+    return _Merged(gauge, parts).measure_some(limit)
+
+
+def measured(gauge: Gauge, parts: Parts) -> MeasuredWindows:
+    """Return the totals of segments over all their shards, after measuring what is left."""
+    merged = _Merged(gauge, parts)
+    while merged.measure_some(_EVERYTHING):
+        pass
+    return merged.measured()
+
+
+def bytes_per_record(classes: int, splits: int = 0) -> float:
+    """Return the memory of a record in a full window that is in no other, of a model with some splits into segments."""
+    slot = 4 * classes + _SLOT_BYTES + _BITS_BYTES + splits * (_BITS_BYTES + _ROW_BYTES)
+    return slot + _ORDER_BYTES * (1.0 + _SLACK)
+
+
+def bytes_per_window(gauge: Gauge, bounds: Bounds, splits: int = 0) -> int:
     """Return the maximum memory of one window."""
-    return gauge.bytes_per_window + int(bounds.capacity * bytes_per_record(gauge.calibration.classes))
+    return gauge.bytes_per_window + int(bounds.capacity * bytes_per_record(gauge.calibration.classes, splits))
 
 
 def rebuilt(gauge: Gauge, bounds: Bounds, vectors: Singles, at: Floats) -> SlidingWindow:
-    """Return a window of records, oldest first."""
+    """Return a window of records, in the order of their arrival."""
     window = SlidingWindow(gauge, bounds)
     window.add(vectors, at, now=float(np.max(at)) if len(at) else 0.0)
     return window

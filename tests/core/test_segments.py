@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from monitor.core.record_columns import Records, Texts
 from monitor.core.segments import ALL, Admitted, ModelWindows, Segmentation, name_of
 from monitor.core.totals import totals_of
-from monitor.core.window import Added, Bounds, bytes_per_window
+from monitor.core.window import Added, Bounds, bytes_per_window, measured
+from tests.core.slow_totals import same
 from tests.strategies import Singles, small_gauge, synthetic
 
 POOL: Singles = synthetic(500, 3, seed=2, sharpness=1.2)[0]
@@ -33,7 +34,9 @@ def add(windows: ModelWindows, batch: Records, now: float) -> tuple[Admitted, di
     admitted = windows.admit(batch, now)
     for segment in admitted.forgotten:
         windows.forget(segment)
-    return admitted, {name_of(chunk.segment): windows.enter(chunk) for chunk in admitted.chunks}
+    assert admitted.chunk is not None
+    entered = windows.enter(admitted.chunk)
+    return admitted, {name_of(segment): added for segment, added in entered.added.items()}
 
 
 def sizes(windows: ModelWindows) -> dict[str, int]:
@@ -82,9 +85,7 @@ def test_segments_equal_a_plain_selection(rows: list[tuple[str, str]], cut: int)
             wanted.setdefault(f"site={site},scanner={scanner}", []).append(row)
     assert set(sizes(windows)) == set(wanted)
     for segment in windows:
-        assert np.array_equal(
-            windows[segment].totals().vector, totals_of(small_gauge(), POOL[wanted[name_of(segment)]]).vector
-        )
+        assert same(windows[segment].totals(), totals_of(small_gauge(), POOL[wanted[name_of(segment)]]))
 
 
 def test_over_the_limit_new_values_are_counted_and_not_stored() -> None:
@@ -135,7 +136,7 @@ def test_merged_totals_of_two_processes_equal_those_of_one() -> None:
     both = [ModelWindows(small_gauge(), Bounds(records=1000)) for _ in range(2)]
     for replica, part in zip(both, (POOL[:200], POOL[200:]), strict=True):
         add(replica, Records(part, np.arange(len(part), dtype=np.float64)), now=1000.0)
-    merged = both[0][ALL].totals() + both[1][ALL].totals()
+    merged = measured(small_gauge(), [[one[ALL] for one in both]])
     assert merged.estimate() == totals_of(small_gauge(), POOL).estimate()
 
 
@@ -144,9 +145,9 @@ def test_memory_is_computed_from_the_configuration(split: tuple[tuple[str, ...],
     """Tables once, and every window full."""
     model = ModelWindows(small_gauge(), Bounds(records=5000), Segmentation(split))
     assert model.most_bytes() == small_gauge().bytes_shared + windows * bytes_per_window(
-        small_gauge(), Bounds(records=5000)
+        small_gauge(), Bounds(records=5000), len(split)
     )
-    assert "5,000 records: 32 bytes a record" in model.memory()
+    assert f"5,000 records: {47 + 5 * len(split)} bytes a record" in model.memory()
     assert f"{model.most_bytes() / 1e6:.1f} MB at most in all" in model.memory()
 
 

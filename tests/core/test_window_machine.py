@@ -12,9 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.estimate import Estimate
 from monitor.core.scores import label_outputs
-from monitor.core.totals import Gauge, WindowTotals, totals_of
-from monitor.core.window import Bounds, SlidingWindow, rebuilt
+from monitor.core.totals import Gauge, totals_of
+from monitor.core.window import Bounds, SlidingWindow, measured, rebuilt
 from monitor.testing.oracle import Oracle
+from tests.core.slow_totals import same
 from tests.strategies import Integers, Singles, synthetic
 
 pytestmark = pytest.mark.slow
@@ -38,46 +39,42 @@ _PREPARED = {style: prepared(style) for style in ("softmax", "votes")}
 
 
 @cache
-def gauges(style: str) -> tuple[Gauge, Gauge]:
-    """Return two gauges of one reference."""
+def gauge_of(style: str) -> Gauge:
+    """Return the gauge of a reference."""
     reference, labels, _ = _PREPARED[style]
-    calibration = calibrate(label_outputs(reference, labels))
-    return Gauge(calibration), Gauge(calibration)
+    return Gauge(calibrate(label_outputs(reference, labels)))
 
 
 @dataclass
 class SlowWindow:
-    """The expected content of the window: (event time, row of the pool), in order."""
+    """The expected content of the window: (event time, number of arrival, row of the pool), in order."""
 
     bounds: Bounds
-    held: list[tuple[float, int]] = field(default_factory=list)
+    held: list[tuple[float, int, int]] = field(default_factory=list)
+    arrived: int = 0
     clock: float = float("-inf")
 
     def arrive(self, now: float) -> None:
         """Start a batch. If the clock went back, times in the future become the current time."""
         limit = now + self.bounds.tolerance_seconds
         if self.clock > limit:
-            self.held = sorted(((now if time > limit else time, row) for time, row in self.held), key=_time)
+            self.held = sorted((now if time > limit else time, number, row) for time, number, row in self.held)
             self.clock = self.held[-1][0] if self.held else float("-inf")
 
     def add(self, row: int, at: float | None, now: float) -> None:
         """Add one record."""
         believed = now if at is None or at > now + self.bounds.tolerance_seconds else at
         self.clock = max(self.clock, believed)
-        self.held.append((believed, row))
+        self.held.append((believed, self.arrived, row))
+        self.arrived += 1
         if self.bounds.age_seconds is not None:
             self.held = [one for one in self.held if one[0] >= self.clock - self.bounds.age_seconds]
-        # Stable: of equal times, the earlier arrival comes first.
-        self.held = sorted(self.held, key=_time)[-self.bounds.capacity :]
+        self.held = sorted(self.held)[-self.bounds.capacity :]
 
     @property
     def rows(self) -> list[int]:
         """Rows of the pool, oldest first."""
-        return [row for _, row in self.held]
-
-
-def _time(record: tuple[float, int]) -> float:
-    return record[0]
+        return [row for *_, row in self.held]
 
 
 class WindowMachine(RuleBasedStateMachine):
@@ -93,7 +90,7 @@ class WindowMachine(RuleBasedStateMachine):
         if records is None and age is None:
             records = 5
         bounds = Bounds(records, None if age is None else float(age), tolerance_seconds=4.0, most_records=15)
-        self.style, self.gauge = style, gauges(style)[0]
+        self.style, self.gauge = style, gauge_of(style)
         self.pool = _PREPARED[style][2]
         self.now = 100.0
         self.window, self.slow = SlidingWindow(self.gauge, bounds), SlowWindow(bounds)
@@ -120,10 +117,11 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule()
     def rebuild(self) -> None:
-        """Rebuild the window from its records."""
+        """Rebuild the window from its records, in the order of their arrival."""
         old = self.window
-        self.window = rebuilt(self.gauge, old.bounds, old.vectors(), old.times.copy())
-        assert np.array_equal(self.window.totals().vector, old.totals().vector)
+        order = np.argsort(old.records.arrival[old.slots])
+        self.window = rebuilt(self.gauge, old.bounds, old.vectors()[order], old.times[order])
+        assert same(self.window.totals(), old.totals())
 
     @precondition(lambda self: len(self.window) > 0)
     @rule(rows=st.lists(st.integers(0, 339), max_size=10))
@@ -131,10 +129,8 @@ class WindowMachine(RuleBasedStateMachine):
         """Totals of two windows add up to those of their union."""
         window = SlidingWindow(self.gauge, Bounds(records=20))
         window.add(self.pool[rows], np.arange(len(rows), dtype=np.float64), 100.0)
-        # As from another process, which loaded the same reference itself.
-        other = WindowTotals.from_bytes(gauges(self.style)[1], window.totals().to_bytes())
         union = totals_of(self.gauge, np.concatenate([self.window.vectors(), self.pool[rows]]))
-        assert np.array_equal((self.window.totals() + other).vector, union.vector)
+        assert same(measured(self.gauge, [[self.window, window]]), union)
 
     @invariant()
     def the_window_equals_the_oracle(self) -> None:
@@ -143,8 +139,8 @@ class WindowMachine(RuleBasedStateMachine):
             return
         wanted = self.pool[self.slow.rows]
         assert np.array_equal(self.window.vectors(), wanted)
-        assert self.window.times.tolist() == [time for time, _ in self.slow.held]
-        assert np.array_equal(self.window.totals().vector, totals_of(self.gauge, wanted).vector)
+        assert self.window.times.tolist() == [time for time, *_ in self.slow.held]
+        assert same(self.window.totals(), totals_of(self.gauge, wanted))
 
     def teardown(self) -> None:
         """Every estimate equals that of the oracle."""
@@ -165,6 +161,6 @@ TestWindowMachine.settings = settings(max_examples=150, stateful_step_count=12, 
 
 
 def test_the_references_of_the_machine_are_informative() -> None:
-    for gauge, _ in map(gauges, _PREPARED):
+    for gauge in map(gauge_of, _PREPARED):
         assert isinstance(gauge.calibration, Calibration)
         assert 0.0 < gauge.calibration.accuracy < 1.0

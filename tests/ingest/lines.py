@@ -10,6 +10,7 @@ import numpy as np
 
 from monitor.config.config import IngestOptions, ModelOptions
 from monitor.core.segments import ALL, Segment, Segmentation
+from monitor.core.totals import MeasuredWindows
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
@@ -19,7 +20,6 @@ from monitor.records.record_schema import OutputKind, RecordFields
 from monitor.reference.reference import Reference
 from monitor.sources.base import NOTHING_HELD, Delivery, Lag, SourceStatus
 from monitor.state.store import State
-from tests.replays import few_replays
 from tests.strategies import Singles, synthetic
 
 CLASSES = ("cat", "dog", "owl")
@@ -30,8 +30,7 @@ NOW = 1_760_000_000.0
 @cache
 def small_reference() -> Reference:
     """Return a reference of 60 records."""
-    with few_replays():
-        return Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES)
+    return Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES)
 
 
 def line(number: int, **fields: object) -> bytes:
@@ -139,6 +138,11 @@ class Process:
     def counted(self, *name: str) -> int:
         """Return a counter."""
         return self.ingestion.view.counters().stored().get(name, 0)
+
+
+def exact(totals: MeasuredWindows) -> bytes:
+    """Return everything in totals, to be compared to the bit."""
+    return b"".join(part.tobytes() for part in (totals.sums, *totals.moving, totals.predicted))
 
 
 def expected(

@@ -1,0 +1,87 @@
+"""The totals of records by a slow computation: all entries sorted, every threshold kept, plain Python integers."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from monitor.core.ensemble import CalibratedEstimator
+from monitor.core.estimators.conformal import Conformal
+from monitor.core.scores import FIXED_POINT, Outputs, Scores, Singles, fixed, outputs
+from monitor.core.totals import Gauge, MeasuredWindows
+
+_FINER = 1 << 30
+
+
+@dataclass(frozen=True)
+class SlowTotals:
+    """One window; the same numbers as `MeasuredWindows`, computed from scratch."""
+
+    gauge: Gauge
+    vectors: Singles
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return len(self.vectors)
+
+    @cached_property
+    def _outputs(self) -> Outputs:
+        # A single column would be summed in another order.
+        more = outputs(np.concatenate([self.vectors, self.vectors[:1]]), self.gauge.calibration.temperature)
+        return Outputs(*(Scores(one.probabilities[:, :-1]) for one in (more.raw, more.scaled)))
+
+    def mean_confidence(self, *, scaled: bool) -> float:
+        """Return the mean confidence, rounded once."""
+        total = 0
+        for confidence in self._outputs.scores(scaled=scaled).confidence.tolist():
+            coarse = int(np.rint(confidence * FIXED_POINT))
+            total += coarse * _FINER + int(np.rint((confidence * FIXED_POINT - coarse) * _FINER))
+        return total / (self.records * FIXED_POINT * _FINER)
+
+    def means(self, one: CalibratedEstimator) -> list[float]:
+        """Return the means of an estimator's contributions."""
+        scores, ones = self._outputs.scores(scaled=one.form.scaled), FIXED_POINT * self.records
+        if not isinstance(one.estimator, Conformal):
+            return [int(sum(row)) / ones for row in fixed(one.estimator.contributions(scores, 0.0)).tolist()]
+        threshold = one.estimator.threshold(np.array([self.mean_confidence(scaled=one.form.scaled)]))[0]
+        score = size = empty = unsure = 0
+        for record in scores.probabilities.T:
+            # Sorted by value, summed from the largest.
+            chosen = sorted((float(p) for p in record if np.float32(p) >= threshold), reverse=True)
+            size += len(chosen)
+            empty += not chosen
+            unsure += 0 if chosen else int(np.rint(record.max() * FIXED_POINT))
+            total = 0.0
+            for p in chosen:
+                total += p
+            score += int(np.rint(total / max(1, len(chosen)) * FIXED_POINT))
+        return [score / ones, size / self.records, empty / self.records, unsure / ones]
+
+
+def assert_equal(measured: MeasuredWindows, index: int, vectors: Singles) -> None:
+    """Raise unless a window's totals equal a slow computation from its records, to the bit."""
+    slow, gauge = SlowTotals(measured.gauge, vectors), measured.gauge
+    assert measured.records[index] == slow.records
+    classes = gauge.calibration.classes
+    wanted = np.bincount(np.argmax(vectors, axis=1), minlength=classes) if len(vectors) else np.zeros(classes)
+    assert measured.predicted[index].tolist() == wanted.tolist()
+    if slow.records == 0:
+        return
+    for scaled in (False, True):
+        assert measured.mean_confidence(scaled=scaled)[index] == slow.mean_confidence(scaled=scaled)
+    for one in gauge.calibration.estimators:
+        assert measured.means(one)[:, index].tolist() == slow.means(one), one.form.name
+
+
+def same(one: MeasuredWindows, other: MeasuredWindows) -> bool:
+    """Return whether two measurements of windows are equal to the bit."""
+    return all(
+        np.array_equal(a, b)
+        for a, b in (
+            (one.sums, other.sums),
+            (one.moving[0], other.moving[0]),
+            (one.moving[1], other.moving[1]),
+            (one.predicted, other.predicted),
+        )
+    )
