@@ -36,14 +36,14 @@ Numbers = NDArray[np.int64]
 
 CELLS = 448
 """The most cells of a window's curve."""
-_BELOW = 96
+_BELOW = 192
 """Cells of the curve below the threshold at which its range was chosen. Fewer are rebuilt more often, more cost more."""
 
 _FINER = 1 << 30
 """The extra resolution of confidence remainders."""
 
 # A block of probabilities as float64, with its logarithms, fits in the CPU cache.
-_BLOCK_ELEMENTS = 1 << 15
+_BLOCK_ELEMENTS = 1 << 17
 # With at most this many classes, sorting all is faster than selecting.
 _FEW_CLASSES = 32
 _SORTED_ELEMENTS = 1 << 17
@@ -221,17 +221,16 @@ class Gauge:
         return both.raw.probabilities[:, :-1], both.scaled.probabilities[:, :-1]
 
     def steps(
-        self, vectors: Singles, denominators: Floats, floors: Sequence[Integers]
+        self, vectors: Singles, top: Floats, denominators: Floats, floors: Sequence[Integers]
     ) -> list[tuple[Integers, list[Steps]]]:
         """Return the steps of records in cells at or above `floors`, one by stream and record, in groups.
 
-        Each group has its records, and their steps by stream. Nothing below the floors is sorted or placed.
+        `top` are the raw confidences. Each group has its records, and their steps by stream. Nothing below the floors is sorted or placed.
         """
         bounds = [
             np.minimum(grid.thresholds[floor - 1], cut)
             for grid, floor, cut in zip(self.grids, floors, self._cuts, strict=True)
         ]
-        top = vectors.max(axis=1)
         least = np.minimum(bounds[0], self._raw_bound(bounds[1], top, denominators))
         found = []
         for rows, falling in self._selected(vectors, least):
@@ -240,7 +239,7 @@ class Gauge:
             np.maximum(falling_wide, FLOOR, out=falling_wide)
             np.log(falling_wide, out=falling_wide)
             falling_wide /= self.calibration.temperature
-            highest = np.log(np.maximum(top[rows].astype(np.float64), FLOOR))
+            highest = np.log(np.maximum(top[rows], FLOOR))
             highest /= self.calibration.temperature
             falling_wide -= highest
             np.exp(falling_wide, out=falling_wide)
@@ -249,7 +248,7 @@ class Gauge:
             found.append((rows, [raw, scaled]))
         return found
 
-    def _raw_bound(self, bound: Singles, top: Singles, denominators: Floats) -> Singles:
+    def _raw_bound(self, bound: Singles, top: Floats, denominators: Floats) -> Singles:
         """Return a raw probability below which the scaled one is certainly below a bound."""
         with np.errstate(over="ignore"):
             raw = (1.0 - _CLOSE) * top * (bound * (1.0 - _CLOSE) * denominators) ** self.calibration.temperature
@@ -261,7 +260,9 @@ class Gauge:
         records, classes = vectors.shape
         everything = np.arange(records)
         if classes <= _FEW_CLASSES:
-            yield everything, np.ascontiguousarray(np.sort(vectors, axis=1)[:, ::-1].T)
+            falling = np.ascontiguousarray(np.sort(vectors, axis=1)[:, ::-1].T)
+            most = int(np.count_nonzero(np.logical_or.reduce(falling >= least, axis=1)))
+            yield everything, falling[: max(1, most)]
             return
         place = np.concatenate(
             [
@@ -477,14 +478,13 @@ class TotalsTable:
         cell = np.where(self.low[stream, rows] > 0, asked - self.low[stream, rows], 0)
         ends = (rows[:, None] * ROWS + np.arange(1, ROWS + 1)) * cells
         starts = ends - cells + cell[:, None]
-        # From the last to the first: between the end of one and the start of the next nothing is summed.
-        order = np.argsort(-rows, kind="stable")
-        pairs = np.stack([starts[order, ::-1], ends[order, ::-1]], axis=-1)
-        found = np.empty((len(rows), ROWS), dtype=np.int64)
+        # Between the end of one and the start of the next everything is summed too, so in the order of the table.
+        order = np.argsort(rows, kind="stable")
+        pairs = np.stack([starts[order], ends[order]], axis=-1).reshape(-1)
+        found = np.zeros((len(rows), ROWS), dtype=np.int64)
         if len(rows):
-            found[order, ::-1] = np.add.reduceat(self.curves[stream].reshape(-1), pairs.reshape(-1))[::2].reshape(
-                -1, ROWS
-            )
+            flat = self.curves[stream].reshape(-1)[pairs[0] : pairs[-1] + 1]
+            found[order] = np.add.reduceat(flat, pairs - pairs[0])[::2].reshape(-1, ROWS)
         return found
 
 
@@ -560,15 +560,17 @@ def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
     table = TotalsTable(gauge)
     row, (denominators, marks) = table.new(), gauge.derive(vectors)
     pieces = [slice(start, start + _PIECE) for start in range(0, len(vectors), _PIECE)]
+    tops = []
     for piece in pieces:
         measures = gauge.measure(vectors[piece], denominators[piece], marks[piece])
         table.add(measures, *_constant(len(measures.predicted), row))
+        tops.append(measures.confidences[0])
     asked = [gauge.asked(stream, mean_confidence(table.sums[[row]], stream)) for stream in (0, 1)]
     for stream in (0, 1):
         table.clear(stream, row, int(asked[stream][0]))
-    for piece in pieces:
+    for piece, top in zip(pieces, tops, strict=True):
         floors = [np.full(len(vectors[piece]), table.low[stream, row]) for stream in (0, 1)]
-        for rows, both in gauge.steps(vectors[piece], denominators[piece], floors):
+        for rows, both in gauge.steps(vectors[piece], top, denominators[piece], floors):
             for stream, steps in enumerate(both):
                 table.add_sets(stream, steps, *_constant(len(rows), row))
                 table.add_steps(stream, steps, *_constant(len(rows), row))

@@ -247,7 +247,7 @@ class SharedRecords:
         for stream, signs in enumerate(on_curves):
             table.choose_ranges(stream, measures.confidences[stream], rows, signs)
             floors.append(table.floors(stream, rows, signs))
-        groups = gauge.steps(vectors, denominators, floors)
+        groups = gauge.steps(vectors, measures.confidences[0], denominators, floors)
         try:
             for place, row in enumerate(rows):
                 table.add(measures, row, summed[place])
