@@ -329,7 +329,7 @@ class Gauge:
         places = self._places[stream]
         # The epsilon absorbs rounding errors.
         rank = np.ceil(confidence * (len(places) + 1) - 1e-9)
-        return places[np.clip(rank, 1, len(places)).astype(np.int64) - 1] + 1
+        return places[np.minimum(np.maximum(rank, 1), len(places)).astype(np.int64) - 1] + 1
 
 
 def _groups(counts: Integers) -> Integers:
@@ -473,9 +473,11 @@ class TotalsTable:
 
     def sets_at(self, stream: int, rows: Integers, asked: Integers) -> Numbers:
         """Return the totals of the sets at a threshold of each window, shape (windows, 4)."""
-        cells = self.gauge.cells[stream]
+        cells, low = self.gauge.cells[stream], self.low[stream, rows]
         # A window without a range has no records.
-        cell = np.where(self.low[stream, rows] > 0, asked - self.low[stream, rows], 0)
+        cell = np.where(low > 0, asked - low, 0)
+        if len(rows) == 1:
+            return np.asarray(np.add.reduce(self.curves[stream][rows, :, cell[0] :], axis=2))
         ends = (rows[:, None] * ROWS + np.arange(1, ROWS + 1)) * cells
         starts = ends - cells + cell[:, None]
         # Between the end of one and the start of the next everything is summed too, so in the order of the table.
@@ -488,14 +490,13 @@ class TotalsTable:
         return found
 
 
-def mean_confidence(sums: Numbers, stream: int) -> Floats:
-    """Return the mean confidences of windows, correctly rounded; 0 for a window without records."""
+def mean_confidences(sums: Numbers) -> Floats:
+    """Return the mean confidences of windows by stream, correctly rounded; 0 for a window without records."""
     records = np.maximum(sums[:, _COUNT], 1)
-    whole, left = np.divmod(sums[:, _CONFIDENCE + stream], records)
-    finer, rest = np.divmod(left * _FINER + sums[:, _REMAINDER + stream], records)
+    whole, left = np.divmod(sums[:, _CONFIDENCE : _CONFIDENCE + 2].T, records)
+    finer, rest = np.divmod(left * _FINER + sums[:, _REMAINDER : _REMAINDER + 2].T, records)
     # What is left after that matters only in being more than nothing: halves of the result are far above it.
-    mean = whole + (finer + 0.5 * (rest > 0)) / _FINER
-    return np.asarray(mean / FIXED_POINT, dtype=np.float64)
+    return np.asarray((whole + (finer + 0.5 * (rest > 0)) / _FINER) / FIXED_POINT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -520,16 +521,21 @@ class MeasuredWindows:
         return self.sums[:, _COUNT]
 
     @cached_property
-    def _confidence(self) -> tuple[Floats, Floats]:
-        return mean_confidence(self.sums, 0), mean_confidence(self.sums, 1)
+    def _confidences(self) -> Floats:
+        return mean_confidences(self.sums)
 
     def mean_confidence(self, *, scaled: bool) -> Floats:
         """Return the mean confidences."""
-        return self._confidence[scaled]
+        return np.asarray(self._confidences[int(scaled)])
 
     @cached_property
-    def _ones(self) -> Numbers:
-        return FIXED_POINT * np.maximum(self.records, 1)
+    def _counts(self) -> Numbers:
+        return np.maximum(self.records, 1)
+
+    @cached_property
+    def _means(self) -> Floats:
+        """The means of all sums in fixed point."""
+        return np.asarray(self.sums.T / (FIXED_POINT * self._counts))
 
     @cached_property
     def _sets(self) -> dict[tuple[bool, bool], Floats]:
@@ -539,15 +545,17 @@ class MeasuredWindows:
         """Return the means of an estimator's contributions, shape (contributions, windows)."""
         place = self.gauge.place_of(one)
         if not isinstance(one.estimator, Conformal):
-            return np.asarray(self.sums[:, place].T / self._ones)
+            return self._means[place]
         scaled, moves = one.form.scaled, _moves(one)
         if (scaled, moves) not in self._sets:
-            score, size, filled, sure = (self.moving[scaled] if moves else self.sums[:, place]).T
-            unsure = self.sums[:, _CONFIDENCE + scaled] - sure
-            records = np.maximum(self.records, 1)
-            self._sets[scaled, moves] = np.array(
-                [score / self._ones, size / records, (self.records - filled) / records, unsure / self._ones]
-            )
+            # Mean scores, sizes, sets that are not empty, and their confidences.
+            totals = self.moving[scaled].T if moves else self.sums[:, place].T
+            means = np.empty(totals.shape)
+            means[0] = totals[0] / (FIXED_POINT * self._counts)
+            means[1] = totals[1] / self._counts
+            means[2] = (self.records - totals[2]) / self._counts
+            means[3] = (self.sums[:, _CONFIDENCE + scaled] - totals[3]) / (FIXED_POINT * self._counts)
+            self._sets[scaled, moves] = means
         return self._sets[scaled, moves]
 
     def estimate(self, index: int = 0, failed: Failed | None = None) -> WindowEstimate:
@@ -565,7 +573,7 @@ def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
         measures = gauge.measure(vectors[piece], denominators[piece], marks[piece])
         table.add(measures, *_constant(len(measures.predicted), row))
         tops.append(measures.confidences[0])
-    asked = [gauge.asked(stream, mean_confidence(table.sums[[row]], stream)) for stream in (0, 1)]
+    asked = [gauge.asked(stream, level) for stream, level in enumerate(mean_confidences(table.sums[[row]]))]
     for stream in (0, 1):
         table.clear(stream, row, int(asked[stream][0]))
     for piece, top in zip(pieces, tops, strict=True):
