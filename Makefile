@@ -28,6 +28,7 @@ lint: $(READY)
 # The table of ratios against an older commit, or another: make bench OLD=main
 bench: $(READY)
 	$(BIN)/python -m benchmarks.against $(if $(OLD),--old $(OLD))
+	$(BIN)/python -m benchmarks.scrape $(if $(OLD),--old $(OLD))
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.kafka

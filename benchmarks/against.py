@@ -19,7 +19,7 @@ from benchmarks.measures import CLASSES, REFERENCE_RECORDS, outputs
 from benchmarks.ratios import HEAD, ratio
 from benchmarks.speed import nannyml_seconds
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parent.parent
 BEFORE_ISSUE_17 = "abce7a64"
 
 
@@ -59,7 +59,7 @@ class Worker:
 
     def __init__(self, tree: Path, folder: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, HERE / "measures.py", folder],
+            [sys.executable, ROOT / "benchmarks" / "measures.py", folder],
             cwd=tree,
             env={**os.environ, "PYTHONPATH": str(tree)},
             stdin=subprocess.PIPE,
@@ -83,11 +83,11 @@ def tree_of(old: str) -> Path:
     """Return the folder of an older tree; a commit is copied once."""
     if Path(old).is_dir():
         return Path(old).resolve()
-    tree = HERE.parent / ".bench" / f"cpcmon-{old}"
+    tree = ROOT / ".bench" / f"cpcmon-{old}"
     if not (tree / "monitor").exists():
         tree.parent.mkdir(exist_ok=True)
         archive = f"{tree}.zip"
-        subprocess.run(["git", "archive", "--output", archive, old, "monitor"], cwd=HERE.parent, check=True)  # noqa: S607
+        subprocess.run(["git", "archive", "--output", archive, old, "monitor"], cwd=ROOT, check=True)  # noqa: S607
         shutil.unpack_archive(archive, tree)
     return tree
 
@@ -129,7 +129,7 @@ def main() -> None:
         return not asked.rows or any(word in name for word in asked.rows)
 
     with tempfile.TemporaryDirectory(prefix="cpcmon-bench-", dir=os.environ.get("BENCH_DIR", ".")) as folder:
-        old, new = (Worker(tree, Path(folder).resolve()) for tree in (tree_of(asked.old), HERE.parent))
+        old, new = (Worker(tree, Path(folder).resolve()) for tree in (tree_of(asked.old), ROOT))
         print(HEAD, flush=True)
         for row in ROWS:
             if wanted(row.name):

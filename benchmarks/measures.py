@@ -21,12 +21,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-import monitor.core.segments
+import monitor.core.window
 from monitor.config.config import ModelOptions
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import label_outputs
-from monitor.core.segments import ModelWindows, Segmentation
+from monitor.core.segments import ALL, ModelWindows, Segmentation
 from monitor.core.totals import Gauge
 from monitor.core.window import Bounds, SlidingWindow
 from monitor.ingest.ingestion import Ingestion
@@ -72,8 +72,8 @@ def best(work: Callable[[], object], repeat: int = 1) -> float:
 
 # What differs between the trees. The old one has no `measured`: it keeps, measures and evaluates every window by itself.
 
-_segments: Any = monitor.core.segments
-_OLD: bool = not hasattr(_segments, "measured")
+_core: Any = monitor.core.window
+_OLD: bool = not hasattr(_core, "measured")
 
 
 def enter(windows: Any, batch: Records, now: float = NOW) -> None:  # noqa: ANN401
@@ -87,14 +87,15 @@ def evaluate(windows: Any, calibration: Any) -> object:  # noqa: ANN401
     """Measure what is new in the windows of a model, and estimate them all with intervals."""
     if _OLD:
         return [windows[segment].totals().estimate() for segment in windows]
-    return calibration.estimate_windows(_segments.measured([[(windows, segment)] for segment in windows]))
+    found = _core.measured(windows[ALL].gauge, [[windows[segment]] for segment in windows])
+    return calibration.estimate_windows(found)
 
 
 def estimate(snapshot: Any, calibration: Any) -> object:  # noqa: ANN401
     """Estimate all windows of a snapshot."""
-    if _OLD:
-        return [one.totals.estimate() for one in snapshot.windows.values()]
-    return calibration.estimate_windows(snapshot.measured)
+    if hasattr(snapshot, "measured"):
+        return calibration.estimate_windows(snapshot.measured)
+    return [one.totals.estimate() for one in snapshot.windows.values()]
 
 
 def evaluate_window(window: Any, calibration: Any) -> object:  # noqa: ANN401

@@ -5,6 +5,7 @@ and one scrape after the other.
 """
 
 import argparse
+import gzip
 import os
 import re
 import statistics
@@ -19,7 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from benchmarks.windows import outputs
+from benchmarks.against import BEFORE_ISSUE_17, ROOT, tree_of
+from benchmarks.measures import outputs
+from benchmarks.ratios import HEAD, ratio
+from monitor.reference.reference import Reference
 
 SCRAPE_EVERY_SECONDS = 0.1
 _CLASSES = 10
@@ -58,12 +62,8 @@ class Found:
     page_bytes: int
 
 
-def measured(
-    folder: Path, segments: int, records: int, a_second: int, seconds: float, python: str = sys.executable
-) -> Found:
-    """Run a daemon in a folder, fill its windows and scrape it; `python` may be that of another version."""
-    from monitor.reference.reference import Reference  # noqa: PLC0415 - only here
-
+def measured(folder: Path, segments: int, records: int, a_second: int, seconds: float, tree: Path) -> Found:
+    """Run the daemon of a tree in a folder, fill its windows and scrape it."""
     reference = Reference.calibrate(*outputs(_REFERENCE_RECORDS, _CLASSES, seed=1), model=_MODEL, version="2.1")
     reference.save(folder / "density.ref")
     (folder / "config.yaml").write_text(_CONFIG.format(segments=segments), encoding="utf-8")
@@ -78,7 +78,7 @@ def measured(
     total = segments * records
     with (inbox / "first.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(lines(0, total))
-    with _daemon(folder / "config.yaml", python) as (pid, url):
+    with _daemon(folder / "config.yaml", tree) as (pid, url):
         _wait_for(url, "cpcmon_records_total", total)
         _wait_for(url, "cpcmon_evaluations_total", _value(_page(url), "cpcmon_evaluations_total") + 2)
         over = threading.Event()
@@ -98,7 +98,7 @@ def measured(
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             began = time.perf_counter()
-            page = _page(url)
+            _ask(url)
             scrapes.append(time.perf_counter() - began)
             time.sleep(SCRAPE_EVERY_SECONDS)
         over.set()
@@ -115,18 +115,17 @@ def measured(
             ticking / max(1.0, ticks),
             resident,
             peak,
-            len(page),
+            len(after),
         )
 
 
 @contextmanager
-def _daemon(config: Path, python: str) -> Iterator[tuple[int, str]]:
-    command = [python, "-m", "monitor", "run", "--config.file", str(config), "--web.listen-address", "127.0.0.1:0"]
-    # From the folder of that interpreter's version: `-m` finds the package in the working directory first.
-    home = Path(python).parents[2] if python != sys.executable else Path.cwd()
+def _daemon(config: Path, tree: Path) -> Iterator[tuple[int, str]]:
+    words = ["run", "--config.file", str(config), "--web.listen-address", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "monitor", *words]
     log = config.parent / "log"
     with log.open("w", encoding="utf-8") as file:
-        process = subprocess.Popen(command, stderr=file, cwd=home, env={**os.environ, "PYTHONPATH": str(home)})
+        process = subprocess.Popen(command, stderr=file, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)})
     try:
         while not (found := re.search(r"is ready on (http://[0-9.:]+)", log.read_text(encoding="utf-8"))):
             if process.poll() is not None:
@@ -138,10 +137,16 @@ def _daemon(config: Path, python: str) -> Iterator[tuple[int, str]]:
         process.wait(60)
 
 
-def _page(url: str) -> bytes:
-    with urlopen(Request(f"{url}/metrics"), timeout=120) as answer:  # noqa: S310 - our own
+def _ask(url: str) -> bytes:
+    """Return the page compressed, as Prometheus asks for it."""
+    asked = Request(f"{url}/metrics", headers={"Accept-Encoding": "gzip"})  # noqa: S310 - our own
+    with urlopen(asked, timeout=120) as answer:  # noqa: S310 - our own
         body: bytes = answer.read()
         return body
+
+
+def _page(url: str) -> bytes:
+    return gzip.decompress(_ask(url))
 
 
 def _value(page: bytes, name: str) -> float:
@@ -168,25 +173,27 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=250, help="in each segment, before the stream")
     parser.add_argument("--a-second", type=int, default=500, help="records of the stream")
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--old", help="the Python of another version, to compare with")
+    parser.add_argument("--old", default=BEFORE_ISSUE_17, metavar="COMMIT|FOLDER", help="to compare with; none: -")
     asked = parser.parse_args()
     print(f"{asked.segments:,} segments of {_CLASSES} classes, {asked.a_second} records a second")
-    for name, python in (("old", asked.old), ("new", sys.executable)):
-        if python is None:
-            continue
+    trees = {"new": ROOT} if asked.old == "-" else {"old": tree_of(asked.old), "new": ROOT}
+    found = {}
+    for name, tree in trees.items():
         with tempfile.TemporaryDirectory(prefix="cpcmon-bench-") as folder:
-            found = measured(Path(folder), asked.segments, asked.records, asked.a_second, asked.seconds, python)
-        latest = sorted(found.scrapes)
-        longest, late = latest[-1], latest[int(0.99 * (len(latest) - 1))]
-        print(f"{name}: {len(latest)} scrapes of {found.page_bytes / 1e6:.1f} MB, {found.evaluations} evaluations")
-        print(
-            f"  scrape, ms: median {statistics.median(latest) * 1e3:.1f}, "
-            f"99th percentile {late * 1e3:.1f} (wanted: 100), longest {longest * 1e3:.1f} (wanted: 200)"
-        )
-        print(f"  evaluation: {found.evaluation_seconds:.3f} s (wanted: 1); tick: {found.tick_seconds * 1e3:.1f} ms")
-        print(
-            f"  resident memory: {found.resident_bytes / 1e6:,.0f} MB, at most {found.peak_bytes / 1e6:,.0f} (wanted: 600)"
-        )
+            one = measured(Path(folder), asked.segments, asked.records, asked.a_second, asked.seconds, tree)
+        print(f"{name}: {len(one.scrapes)} scrapes of {one.page_bytes / 1e6:.1f} MB, {one.evaluations} evaluations")
+        found[name] = sorted(one.scrapes), one
+    print(HEAD)
+    for name, wanted, of in (
+        ("scrape, median, s", "", lambda scrapes, _: statistics.median(scrapes)),
+        ("scrape, 99th percentile, s", "<= 0.1", lambda scrapes, _: scrapes[int(0.99 * (len(scrapes) - 1))]),
+        ("scrape, longest, s", "<= 0.2", lambda scrapes, _: scrapes[-1]),
+        ("evaluation, mean, s", "<= 1", lambda _, one: one.evaluation_seconds),
+        ("round of ingestion, mean, s", "", lambda _, one: one.tick_seconds),
+        ("resident memory, MB", "", lambda _, one: one.resident_bytes / 1e6),
+        ("resident memory at most, MB", "<= 600", lambda _, one: one.peak_bytes / 1e6),
+    ):
+        ratio(name, [of(*found["new"])], wanted, [of(*found["old"])] if "old" in found else ())
 
 
 if __name__ == "__main__":

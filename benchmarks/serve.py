@@ -1,9 +1,7 @@
-"""The cost of a scrape: our page against prometheus_client, and the server against a plain copy over loopback."""
+"""The cost of the metrics page, against prometheus_client. `benchmarks.scrape` scrapes a running daemon."""
 
-import socket
-import threading
 from collections.abc import Callable
-from urllib.request import urlopen
+from dataclasses import replace
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
@@ -13,8 +11,6 @@ from monitor.core.estimate import WindowState
 from monitor.core.report import ReferenceFacts, Report, SegmentReport
 from monitor.core.segments import ALL, Segment
 from monitor.sinks.prometheus_page import PrometheusSink
-from monitor.web.server.request import Page, Response
-from monitor.web.server.web_server import WebServer
 
 ROUNDS = 9
 SEGMENTS = 80
@@ -22,7 +18,7 @@ SEGMENTS = 80
 
 def report() -> Report:
     """Return a report of about ten thousand series."""
-    found = calibration_of(10).estimate(outputs(1000, 10, 2)[0])
+    estimate = calibration_of(10).estimate(outputs(1000, 10, 2)[0])
     segments: list[Segment] = [ALL, *((("site", f"S{number}"),) for number in range(SEGMENTS))]
     facts = ReferenceFacts("1", "", "", tuple(f"class {n}" for n in range(10)), 1000, 0.8, 1.0)
     windows = tuple(
@@ -30,14 +26,15 @@ def report() -> Report:
             segment,
             1000,
             WindowState.OK,
-            found.estimators,
-            found.disagreement,
+            estimate.estimators,
+            estimate.disagreement,
             predicted=(100,) * 10,
             last_record_at=1.0,
         )
         for segment in segments
     )
-    return Report("model", 1.0, 0.0, facts, windows)
+    found = Report("model", 1.0, 0.0, facts, windows)
+    return replace(found, segments=found.windows)
 
 
 def library_page(page: bytes) -> Callable[[], bytes]:
@@ -54,26 +51,6 @@ def library_page(page: bytes) -> Callable[[], bytes]:
     return make
 
 
-def bare_copy(page: bytes) -> Callable[[], None]:
-    """Return a function that sends the same bytes over loopback."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            connection, _ = listener.accept()
-            with connection:
-                connection.sendall(page)
-
-    threading.Thread(target=serve, daemon=True).start()
-
-    def copy() -> None:
-        with socket.create_connection(listener.getsockname()) as connection:
-            while connection.recv(1 << 16):
-                pass
-
-    return copy
-
-
 def main() -> None:
     """Run the benchmark."""
     found = report()
@@ -81,17 +58,10 @@ def main() -> None:
 
     def ours() -> bytes:
         sink.publish(found)
-        return sink.page()
+        return bytes(sink.page())
 
     page = ours()
-    library, copy = library_page(page), bare_copy(page)
-    server = WebServer("127.0.0.1:0", {"/metrics": Page(lambda _: Response(sink.page()))}, None)
-    server.start()
-
-    def scrape() -> None:
-        with urlopen(f"{server.url}metrics") as answer:  # noqa: S310 - our own
-            answer.read()
-
+    library = library_page(page)
     lines = sum(1 for line in page.splitlines() if not line.startswith(b"#"))
     print(f"{lines:,} series, {len(page) / 1e6:.2f} MB; publishing and writing them: {seconds(ours) * 1e3:.1f} ms")
     print(HEAD)
@@ -100,11 +70,6 @@ def main() -> None:
         [seconds(library) / seconds(ours) for _ in range(ROUNDS)],
         ">= 5",
     )
-    ratio(
-        "a scrape over HTTP over a bare copy of the same bytes through a socket",
-        [seconds(scrape) / seconds(copy) for _ in range(ROUNDS)],
-    )
-    server.stop()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, settings
 from monitor.cli import main
 from tests.cli.examples import prepare
 from tests.made_once import made_once
-from tests.replays import few_replays
 from tests.servers import real_server
 
 # Seeds are fixed, so that failures are reproducible.
@@ -109,13 +108,6 @@ def cpcmon(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(code, captured.out, captured.err)
 
     return run
-
-
-@pytest.fixture
-def quick_replays() -> Iterator[None]:
-    """Calibrate with fewer replays, for tests whose claim is not about intervals."""
-    with few_replays():
-        yield
 
 
 @pytest.fixture

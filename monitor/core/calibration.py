@@ -1,18 +1,20 @@
 """The calibration from a labelled reference: accuracy, temperature, calibrated estimators, interval tables."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from monitor.core.ensemble import (
     CalibratedEstimator,
     Estimates,
     Failed,
+    MeasuredRecords,
     MeasuredWindows,
     Variants,
     calibrate_all,
     estimate_all,
     measure,
+    side_by_side,
 )
 from monitor.core.estimate import CONSENSUS, Interval, NoEstimate, Result, Why
 from monitor.core.estimators.confidence import DifferenceOfConfidences
@@ -101,16 +103,31 @@ class Calibration:
         self, probabilities: Singles, variants: Variants | None = None, minimum_records: int = 1
     ) -> WindowEstimate:
         """Return all estimates for a window of vectors, shape (records, classes)."""
-        records = len(probabilities)
-        if records < minimum_records:
-            none = NoEstimate(Why.TOO_FEW_RECORDS, records, minimum_records=minimum_records)
-            names = (*(one.form.name for one in self.estimators), CONSENSUS)
-            return WindowEstimate(records, dict.fromkeys(names, none), None, None)
+        (found,) = self.estimate_each([probabilities], variants, minimum_records)
+        return found
+
+    def estimate_each(
+        self, windows: Sequence[Singles], variants: Variants | None = None, minimum_records: int = 1
+    ) -> Iterator[WindowEstimate]:
+        """Yield all estimates for each of some windows; faster than one by one."""
+        measured = [self._measure(one) for one in windows if len(one) >= minimum_records]
+        found = self.estimate_windows(side_by_side(measured), variants) if measured else None
+        place = 0
+        for one in windows:
+            if found is not None and len(one) >= minimum_records:
+                yield found.window(place)
+                place += 1
+            else:
+                none = NoEstimate(Why.TOO_FEW_RECORDS, len(one), minimum_records=minimum_records)
+                names = (*(one.form.name for one in self.estimators), CONSENSUS)
+                yield WindowEstimate(len(one), dict.fromkeys(names, none), None, None)
+
+    def _measure(self, probabilities: Singles) -> MeasuredRecords:
         kept: list[Outputs] | None = None
         if probabilities.size <= _KEPT_ELEMENTS:
             kept = list(in_blocks(probabilities, self.temperature))
         blocks = lambda: kept if kept is not None else in_blocks(probabilities, self.temperature)  # noqa: E731
-        return self.estimate_windows(measure(self.estimators, blocks), variants).window(0)
+        return measure(self.estimators, blocks)
 
     def estimate_windows(
         self, windows: MeasuredWindows, variants: Variants | None = None, failed: Failed | None = None
@@ -140,11 +157,12 @@ def calibrate(
     reference: LabelledOutputs, *, level: float = DEFAULT_LEVEL, progress: Progress | None = None
 ) -> Calibration:
     """Calibrate all estimators on a labelled reference."""
+    estimators = calibrate_all(reference)
     return Calibration(
         records=reference.records,
         right=reference.right,
         classes=len(reference.outputs.raw.probabilities),
         temperature=reference.temperature,
-        estimators=calibrate_all(reference),
-        intervals=replay(reference, level, progress or (lambda _: None)),
+        estimators=estimators,
+        intervals=replay(reference, estimators, level, progress or (lambda _: None)),
     )

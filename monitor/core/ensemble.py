@@ -1,7 +1,7 @@
 """All estimators together: calibration on a reference, estimation for windows."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -76,6 +76,11 @@ class MeasuredRecords:
     """Sums of the confidences, raw and scaled, shape (2, windows)."""
     sums: Mapping[str, Floats]
     """Sums of the contributions by form, shape (rows, windows)."""
+    divisor: Integers = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Divide by 1 without records."""
+        object.__setattr__(self, "divisor", np.maximum(self.records, 1))
 
     def mean_confidence(self, *, scaled: bool) -> Floats:
         """Return the mean confidences."""
@@ -86,7 +91,7 @@ class MeasuredRecords:
         return self._mean(self.sums[one.form.name])
 
     def _mean(self, sums: Floats) -> Floats:
-        return np.asarray(sums / np.maximum(self.records, 1))
+        return np.asarray(sums / self.divisor)
 
 
 def measure(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> MeasuredRecords:
@@ -98,17 +103,36 @@ def measure(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[
     for block in blocks():
         records += block.records
         confidence += [block.raw.confidence.sum(), block.scaled.confidence.sum()]
-    raw, scaled = (confidence / max(records, 1)).tolist()
-    # Variants of a form share their sums.
-    summed = {one.form.name: one for one in ready}
-    sums: dict[str, Any] = dict.fromkeys(summed, 0.0)
+    means = confidence / max(records, 1)
+    keys = {one.form.name: _key(one, means) for one in ready}
+    summed = {keys[one.form.name]: one for one in ready}
+    sums: dict[object, Any] = dict.fromkeys(summed, 0.0)
     for block in blocks():
-        for name, one in summed.items():
+        for key, one in summed.items():
             scores = block.scores(scaled=one.form.scaled)
-            rows = one.estimator.contributions(scores, scaled if one.form.scaled else raw)
-            sums[name] += np.add.reduce(rows, axis=1)
-    columns = {name: np.reshape(total, (-1, 1)) for name, total in sums.items()}
+            rows = one.estimator.contributions(scores, float(means[int(one.form.scaled)]))
+            sums[key] += np.add.reduce(rows, axis=1)
+    columns = {name: np.reshape(sums[key], (-1, 1)) for name, key in keys.items()}
     return MeasuredRecords(np.array([records]), confidence[:, None], columns)
+
+
+def side_by_side(windows: Sequence[MeasuredRecords]) -> MeasuredRecords:
+    """Return measured windows of one model together."""
+    if len(windows) == 1:
+        return windows[0]
+    return MeasuredRecords(
+        np.concatenate([one.records for one in windows]),
+        np.hstack([one.confidence for one in windows]),
+        {name: np.hstack([one.sums[name] for one in windows]) for name in windows[0].sums},
+    )
+
+
+def _key(one: CalibratedEstimator, confidence: Floats) -> object:
+    """Return what forms with equal sums share: variants of a form, and conformal sets at one threshold."""
+    if not isinstance(one.estimator, Conformal):
+        return one.form.name
+    at = int(one.form.scaled)
+    return one.form.scaled, float(one.estimator.threshold(confidence[at : at + 1])[0])
 
 
 Codes = NDArray[np.uint8]
@@ -255,7 +279,7 @@ def estimate_all(
     The consensus always uses the default variants.
     """
     default = tuple(ready)
-    chosen = [choose(one, variants.get(one.form.member.name)) for one in default]
+    chosen = tuple(choose(one, variants.get(one.form.member.name)) for one in default) if variants else default
     every = (*default, *(one for one in chosen if one.form.variant is not None))
     columns, why = _columns(every, windows, failed)
     place = {one.form.full_name: row for row, one in enumerate(every)}

@@ -7,17 +7,21 @@ thresholds, and on the bias itself.
 
 The interval covers chance, not shift. The temperature is not fitted again in each replay: its effect cancels to first
 order between the window and the bias, and does not show in the coverage measured by `benchmarks/coverage.py`.
+
+The scores of a record are derived once for all replays, and a replay estimates all its windows in one call.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monitor.core.ensemble import (
     MEMBERS,
     CalibratedEstimator,
-    calibrate_all,
+    MeasuredRecords,
     combine,
     estimate_forms,
     measure,
@@ -25,7 +29,16 @@ from monitor.core.ensemble import (
 )
 from monitor.core.estimate import CONSENSUS
 from monitor.core.intervals import ErrorQuantiles, IntervalTables, Progress
-from monitor.core.scores import Floats, LabelledOutputs, Outputs
+from monitor.core.scores import (
+    ConformalSets,
+    Floats,
+    Integers,
+    LabelledOutputs,
+    Outputs,
+    Scores,
+    Singles,
+    ThresholdGrid,
+)
 
 _REPLAYS = 200
 _WINDOWS_PER_SIZE = 3
@@ -33,83 +46,202 @@ _FEWEST_RECORDS = 20
 """With a smaller reference, intervals are the whole range."""
 _FEWEST_ERRORS = 40
 _SEED = 20220722
+_SORTED_ELEMENTS = 1 << 18
+_FEW_CLASSES = 64
 
 
-def replay(reference: LabelledOutputs, level: float, progress: Progress) -> IntervalTables:
-    """Replay the reference against itself; return the error quantiles of each estimator."""
-    whole = with_variants(calibrate_all(reference))
-    biases = _biases(whole, reference)
-    if reference.records < _FEWEST_RECORDS:
-        nothing = np.empty(0)
-        errors = {name: ErrorQuantiles(bias, nothing, nothing) for name, bias in biases.items()}
-        return IntervalTables(level, reference.records, np.empty(0, dtype=np.int64), errors, nothing)
-    classes = len(reference.outputs.raw.probabilities)
+def replay(
+    reference: LabelledOutputs, ready: Sequence[CalibratedEstimator], level: float, progress: Progress
+) -> IntervalTables:
+    """Replay the reference against itself; return the error quantiles of the estimators, in all their variants."""
+    forms = with_variants(ready)
+    biases = _biases(forms, reference)
+    errors = _errors(reference, ready, progress) if reference.records >= _FEWEST_RECORDS else {}
+    shape = len(errors), len(forms) + 2
+    tail = (1.0 - level) / 2.0
+    low, high, chance = (
+        np.reshape([_quantiles(of_size, share) for of_size in errors.values()], shape).T
+        for share in (tail, 1.0 - tail, level)
+    )
+    quantiles = {
+        one.form.full_name: ErrorQuantiles(float(biases[row]), low[row], high[row]) for row, one in enumerate(forms)
+    }
+    # Every member returns the reference accuracy on the reference; so does the consensus.
+    quantiles[CONSENSUS] = ErrorQuantiles(0.0, low[-2], high[-2])
+    return IntervalTables(level, reference.records, np.array(list(errors), dtype=np.int64), quantiles, chance[-1])
+
+
+def _errors(
+    reference: LabelledOutputs, ready: Sequence[CalibratedEstimator], progress: Progress
+) -> Mapping[int, Floats]:
+    """Return the errors of all forms and of the consensus, and the disagreement, by window size.
+
+    A row for each, in units of sqrt(1/n + 1/m).
+    """
+    records, classes = reference.records, len(reference.outputs.raw.probabilities)
     # Enough records for stable errors, few enough for a thousand classes.
-    taken = min(reference.records, max(1000, min(20_000, 1_000_000 // classes)))
+    taken = min(records, max(1000, min(20_000, 1_000_000 // classes)))
     held = taken // 4
     sizes = [size for power in range(6) for size in (10**power, 2 * 10**power, 5 * 10**power) if size <= held]
-    seen: dict[int, list[list[float]]] = {size: [] for size in sizes}
-    _derive_once(reference.outputs)
+    windows = [range(i * size, (i + 1) * size) for size in sizes for i in range(min(_WINDOWS_PER_SIZE, held // size))]
+    places, lengths = np.concatenate(windows), np.array([len(window) for window in windows])
     random = np.random.default_rng(_SEED)
-    unit = {size: np.sqrt(1.0 / size + 1.0 / (taken - held)) for size in sizes}
-    for done in range(_REPLAYS):
-        rows = random.permutation(reference.records)[:taken]
-        pseudo = reference.take(rows[held:])
-        ready = with_variants(calibrate_all(pseudo))
-        bias = np.array([*_biases(ready, pseudo).values(), 0.0])
-        for size in sizes:
-            for window in range(min(_WINDOWS_PER_SIZE, held // size)):
-                some = rows[window * size : (window + 1) * size]
-                values = _values(ready, reference.outputs.take(some))
-                # The last value is the disagreement, which has no true value.
-                truth = np.full(len(values), reference.correct[some].mean())
-                truth[-1] = 0.0
-                seen[size].append(list((values - bias - truth) / unit[size]))
-        progress((done + 1) / _REPLAYS)
-    return _tables(level, reference.records, biases, {size: np.array(errors) for size, errors in seen.items()})
+    drawn = [random.permutation(records)[:taken].astype(np.int32) for _ in range(_REPLAYS)]
+    forms = [one.form for one in with_variants(ready)]
+    errors = np.empty((len(forms), _REPLAYS, len(windows)))
+    for scaled in (False, True):
+        # Made again for each stream, so that the steps of only one are in memory.
+        streams = [_Stream(reference, scaled=one) for one in (False, True)]
+        members = [one.form for one in ready if one.form.scaled == scaled]
+        places_of_forms = [place for place, form in enumerate(forms) if form.scaled == scaled]
+        for done, rows in enumerate(drawn):
+            pseudo = _sample(reference, streams, rows[held:])
+            again = with_variants(
+                CalibratedEstimator(form, form.member.family.calibrate(pseudo, scaled=scaled)) for form in members
+            )
+            found = _window_errors(again, _sample(reference, streams, rows[places], lengths), lengths)
+            errors[places_of_forms, done] = found - _biases(again, pseudo)[:, None]
+            progress((scaled * _REPLAYS + done + 1) / (2 * _REPLAYS))
+    names = [form.full_name for form in forms]
+    # The members have no bias, so the consensus of their errors is its error.
+    both = combine(errors[[names.index(member) for member in MEMBERS]])
+    errors = np.concatenate([errors, both]) / np.sqrt(1.0 / lengths + 1.0 / (taken - held))
+    return {size: errors[:, :, lengths == size].reshape(len(errors), -1) for size in sizes}
 
 
-def _tables(level: float, records: int, biases: Mapping[str, float], seen: Mapping[int, Floats]) -> IntervalTables:
-    tail = (1.0 - level) / 2.0
-    low = np.array([_quantiles(errors, tail) for errors in seen.values()])
-    high = np.array([_quantiles(errors, 1.0 - tail) for errors in seen.values()])
-    chance = np.array([_quantiles(errors[:, -1:], level)[0] for errors in seen.values()])
-    names = list(biases)
-    errors = {name: ErrorQuantiles(biases[name], low[:, i], high[:, i]) for i, name in enumerate(names)}
-    return IntervalTables(level, records, np.array(list(seen), dtype=np.int64), errors, chance)
+def _window_errors(forms: Sequence[CalibratedEstimator], sample: LabelledOutputs, lengths: Integers) -> Floats:
+    """Return the error of each form in windows of these lengths, one after the other in the sample."""
+    starts = np.cumsum(lengths) - lengths
+    raw, scaled = sample.outputs.raw, sample.outputs.scaled
+    confidence = np.add.reduceat([raw.confidence, scaled.confidence], starts, axis=1)
+    means = confidence / lengths
+    sums: dict[str, Floats] = {}
+    # Variants share their sums.
+    for name, one in {one.form.name: one for one in forms}.items():
+        rows = one.estimator.contributions(sample.scores(scaled=one.form.scaled), means[int(one.form.scaled)])
+        sums[name] = np.add.reduceat(rows, starts, axis=1)
+    found = estimate_forms(forms, MeasuredRecords(lengths, confidence, sums))
+    return found.accuracy - np.add.reduceat(sample.correct, starts, dtype=np.float64) / lengths
 
 
-def _quantiles(errors: Floats, share: float) -> list[float]:
-    """Return the quantile of each column, rounded outward; infinite with too few values."""
-    outward: Literal["lower", "higher"] = "lower" if share < 0.5 else "higher"
-    found = []
-    for column in errors.T:
-        finite = column[np.isfinite(column)]
-        enough = len(finite) >= _FEWEST_ERRORS
-        found.append(float(np.quantile(finite, share, method=outward)) if enough else np.copysign(np.inf, share - 0.5))
-    return found
-
-
-def _biases(ready: Iterable[CalibratedEstimator], reference: LabelledOutputs) -> dict[str, float]:
-    """Return the bias of each form, and of the consensus, on its own reference."""
-    ready = tuple(ready)
-    biased = [one for one in ready if not one.estimator.returns_reference_accuracy]
+def _biases(forms: Sequence[CalibratedEstimator], reference: LabelledOutputs) -> Floats:
+    """Return the bias of each form on its own reference."""
+    exact = np.array([one.estimator.returns_reference_accuracy for one in forms])
+    biased = [one for one in forms if not one.estimator.returns_reference_accuracy]
     found = estimate_forms(biased, measure(biased, lambda: (reference.outputs,)))
-    biases = {one.form.full_name: 0.0 for one in ready}
-    biases |= zip(found.names, (found.accuracy[:, 0] - reference.accuracy).tolist(), strict=True)
-    # Every member returns the reference accuracy on the reference; so does the consensus.
-    return {**biases, CONSENSUS: 0.0}
+    biases = np.zeros(len(forms))
+    biases[~exact] = found.accuracy[:, 0] - reference.accuracy
+    return biases
 
 
-def _values(ready: Iterable[CalibratedEstimator], window: Outputs) -> Floats:
-    """Return every estimate, the consensus and the disagreement; NaN if there is none."""
-    ready = tuple(ready)
-    found = estimate_forms(ready, measure(ready, lambda: (window,)))
-    consensus, spread = combine(found.accuracy[[found.names.index(member) for member in MEMBERS]])
-    return np.array([*found.accuracy[:, 0], consensus[0], spread[0]])
+def _quantiles(errors: Floats, share: float) -> Floats:
+    """Return the quantile of each row, rounded outward; infinite with too few values."""
+    known = np.count_nonzero(~np.isnan(errors), axis=1)
+    place = (known - 1) * share
+    outward = (np.floor(place) if share < 0.5 else np.ceil(place)).astype(np.intp)
+    # NaN is sorted last.
+    found = np.take_along_axis(np.sort(errors, axis=1), outward[:, None], axis=1)[:, 0]
+    return np.where(known >= _FEWEST_ERRORS, found, np.copysign(np.inf, share - 0.5))
 
 
-def _derive_once(outputs: Outputs) -> None:
-    """Derive the scores of all records once, for all replays."""
-    for scores in (outputs.raw, outputs.scaled):
-        _ = scores.confidence, scores.negative_entropy, scores.comparable
+class _Stream:
+    """The raw or scaled scores of the whole reference, with the steps of each record's conformal sets."""
+
+    def __init__(self, reference: LabelledOutputs, *, scaled: bool) -> None:
+        self.scores = reference.scores(scaled=scaled)
+        self.thresholds = np.unique(self.scores.of_classes(reference.labels))
+
+    @cached_property
+    def steps(self) -> tuple[NDArray[np.int32], Floats]:
+        """The cells of each record's classes, by falling probability; the mean score of its first 0, 1, 2 and so on."""
+        classes, records = self.scores.probabilities.shape
+        grid = ThresholdGrid(self.thresholds)
+        # Adding is faster by class if there are few, taking rows is faster by record.
+        order: Literal["C", "F"] = "F" if classes <= _FEW_CLASSES else "C"
+        cells = np.empty((records, classes), dtype=np.int32, order=order)
+        means = np.zeros((records, classes + 1), order=order)
+        # In blocks, since sorting copies.
+        rows = max(1, _SORTED_ELEMENTS // classes)
+        for start in range(0, records, rows):
+            block = slice(start, start + rows)
+            falling = -np.sort(-self.scores.probabilities[:, block].T, axis=1)
+            cells[block] = grid.cell(falling.astype(np.float32))
+            means[block, 1:] = np.cumsum(falling, axis=1) / np.arange(1, classes + 1)
+        return cells, means
+
+
+class _SampledScores(Scores):
+    """Scores of some of the records, taken from those of all: one window, or several of these lengths."""
+
+    _stream: _Stream
+    _rows: Integers
+    _lengths: Integers | None
+    _found: dict[bytes, ConformalSets]
+
+    def __init__(self, stream: _Stream, rows: Integers, lengths: Integers | None) -> None:
+        # Scores are frozen.
+        vars(self).update(_stream=stream, _rows=rows, _lengths=lengths, _found={})
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return len(self._rows)
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """The probabilities."""
+        return self._stream.scores.probabilities[:, self._rows]
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """The confidence of each record."""
+        return self._stream.scores.confidence[self._rows]
+
+    @cached_property
+    def negative_entropy(self) -> Floats:
+        """The negative entropy of each record."""
+        return self._stream.scores.negative_entropy[self._rows]
+
+    def of_classes(self, classes: Integers) -> Singles:
+        """Return the probability of one class of each record."""
+        return self._stream.scores.probabilities[classes, self._rows].astype(np.float32)
+
+    @cached_property
+    def _cells(self) -> NDArray[np.int32]:
+        return _take(self._stream.steps[0], self._rows)
+
+    def sets_at(self, threshold: Singles | np.float32) -> ConformalSets:
+        """Return the conformal sets at a threshold of the reference, the same or one for each window."""
+        key = threshold.tobytes()
+        if key not in self._found:
+            place = np.searchsorted(self._stream.thresholds, threshold).astype(np.int32)
+            of_records = place if self._lengths is None else np.repeat(place, self._lengths)[:, None]
+            inside = self._cells > of_records
+            size = np.add.reduce(inside.view(np.int8), axis=1, dtype=np.int16)
+            mean = self._stream.steps[1][self._rows, size]
+            self._found[key] = ConformalSets(mean, size.astype(np.float64), size == 0)
+        return self._found[key]
+
+    def mean_scores_at(self, ranked: Singles) -> Floats:
+        """Return the mean score of all records at each threshold."""
+        steps = np.diff(_take(self._stream.steps[1], self._rows), axis=1)
+        cells = len(self._stream.thresholds) + 1
+        curve = np.bincount(self._cells.ravel(order="K"), weights=steps.ravel(order="K"), minlength=cells)
+        above = np.cumsum(curve[::-1])[::-1]
+        return above[np.searchsorted(self._stream.thresholds, ranked) + 1] / self.records
+
+
+def _take(matrix: NDArray[Any], rows: Integers) -> NDArray[Any]:
+    """Return rows of a matrix, in its memory layout."""
+    # Faster than indexing.
+    return matrix.take(rows, axis=0) if matrix.flags.c_contiguous else matrix.T.take(rows, axis=1).T
+
+
+def _sample(
+    reference: LabelledOutputs, streams: Sequence[_Stream], rows: Integers, lengths: Integers | None = None
+) -> LabelledOutputs:
+    """Return some of the records: one window, or several of these lengths."""
+    raw, scaled = (_SampledScores(stream, rows, lengths) for stream in streams)
+    sample = LabelledOutputs(Outputs(raw, scaled), reference.labels[rows], reference.temperature)
+    vars(sample)["correct"] = reference.correct[rows]
+    return sample

@@ -308,6 +308,13 @@ def _empty_estimates(names: tuple[str, ...], records: Integers) -> WindowEstimat
     )
 
 
+def _consensus(found: WindowEstimates) -> WindowEstimates:
+    """Return the estimates of the consensus only."""
+    at = slice(0) if CONSENSUS not in found.names else slice(row := found.names.index(CONSENSUS), row + 1)
+    columns = ("accuracy", "unclipped", "set_size", "empty_share", "why", "lower", "upper")
+    return replace(found, names=found.names[at], **{name: getattr(found, name)[at] for name in columns})
+
+
 def _estimates_of(windows: Sequence[SegmentReport]) -> WindowEstimates:
     results: list[Mapping[str, Result]] = [one.results or one.parts for one in windows]
     names = tuple(dict.fromkeys(name for some in results for name in some))
@@ -388,9 +395,11 @@ class Report:
         """The windows as columns."""
         return self.segments if isinstance(self.segments, WindowReports) else WindowReports.of(self.segments)
 
-    def in_full(self) -> "Report":
-        """Return the report with all windows made, for a reader who looks at each several times."""
-        return replace(self, segments=tuple(self.segments))
+    def summary(self) -> "Report":
+        """Return the report for a reader who looks at all windows, several times: the consensus is their only result."""
+        if not isinstance(self.segments, WindowReports):
+            return self
+        return replace(self, segments=tuple(replace(self.segments, estimates=_consensus(self.segments.estimates))))
 
 
 class SnapshotWindows(MeasuredWindows, Protocol):

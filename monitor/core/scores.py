@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ TINY = float(np.finfo(np.float64).tiny)
 """Keeps log(0) finite, so that 0 log 0 is 0."""
 
 LOG_TEMPERATURE_RANGE = (-4.0, 4.0)
+
+# If one entry in more than this many is in a conformal set, adding all is faster than adding those.
+_FEW_INSIDE = 16
 
 # A block of this size, with its derived scores, fits in the CPU cache.
 _BLOCK_ELEMENTS = 1 << 16
@@ -69,28 +72,37 @@ class Scores:
         """Probabilities as float32, for comparison with thresholds."""
         return self.probabilities.astype(np.float32)
 
-    def sets_at(self, threshold: np.float32) -> ConformalSets:
+    def knowing(self, **derived: Floats) -> Self:
+        """Return the scores, with some that were derived before."""
+        vars(self).update(derived)
+        return self
+
+    def sets_at(self, threshold: Singles | np.float32) -> ConformalSets:
         """Return the conformal sets {j : p_j >= threshold} of every record."""
         key = float(threshold)
         if key not in self._sets:
             inside = self.comparable >= threshold
-            # 16-bit counts are several times faster than floats; no vector has 32,768 classes.
-            size = np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int16).astype(np.float64)
-            total = np.add.reduce(self.probabilities * inside, axis=0)
-            total /= np.maximum(size, 1.0)
-            self._sets[key] = ConformalSets(total, size, size == 0.0)
+            # Numbers of one record alone would be added in another order.
+            if self.records > 1 and np.count_nonzero(inside) * _FEW_INSIDE < inside.size:
+                # Few of many classes: add only those, in the same order.
+                entries = np.flatnonzero(inside)
+                records = entries % self.records
+                size = np.bincount(records, minlength=self.records).astype(np.float64)
+                total = np.bincount(records, self.probabilities.ravel()[entries], self.records)
+            else:
+                # 16-bit counts are several times faster than floats; no vector has 32,768 classes.
+                size = np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int16).astype(np.float64)
+                total = np.add.reduce(self.probabilities * inside, axis=0)
+            self._sets[key] = ConformalSets(total / np.maximum(size, 1.0), size, size == 0.0)
         return self._sets[key]
 
-    def take(self, rows: Integers) -> "Scores":
-        """Return the scores of some of the records."""
-        taken = Scores(self.probabilities[:, rows])
-        # Keeps derived scores.
-        for name in ("confidence", "negative_entropy"):
-            if name in self.__dict__:
-                taken.__dict__[name] = self.__dict__[name][rows]
-        if "comparable" in self.__dict__:
-            taken.__dict__["comparable"] = self.comparable[:, rows]
-        return taken
+    def of_classes(self, classes: Integers) -> Singles:
+        """Return the probability of one class of each record, for comparison with thresholds."""
+        return self.probabilities[classes, np.arange(self.records)].astype(np.float32)
+
+    def mean_scores_at(self, ranked: Singles) -> Floats:
+        """Return the mean score of all records at each threshold, with 0 for empty sets."""
+        return mean_scores_at(ranked, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +121,18 @@ class Outputs:
         """Return the scaled or the raw scores."""
         return self.scaled if scaled else self.raw
 
-    def take(self, rows: Integers) -> "Outputs":
-        """Return some of the records."""
-        return Outputs(self.raw.take(rows), self.scaled.take(rows))
-
 
 def outputs(probabilities: Singles, temperature: float) -> Outputs:
     """Return raw and scaled scores of vectors of shape (records, classes)."""
     raw = np.ascontiguousarray(probabilities.T, dtype=np.float64)
-    return Outputs(Scores(raw), Scores(scale(raw, temperature)))
+    logs = _log_from(raw, TINY)
+    entropy = np.add.reduce(logs * raw, axis=0)
+    # The logarithm of at least FLOOR, of numbers that were in single precision.
+    np.maximum(logs, np.log(FLOOR), out=logs)
+    logs /= temperature
+    scaled, total = _softmax(logs)
+    # The largest power is 1.
+    return Outputs(Scores(raw).knowing(negative_entropy=entropy), Scores(scaled).knowing(confidence=1.0 / total))
 
 
 def in_blocks(probabilities: Singles, temperature: float) -> Iterator[Outputs]:
@@ -136,10 +151,16 @@ def scale(probabilities: Floats, temperature: float) -> Floats:
 
 def softmax(logits: Floats) -> Floats:
     """Return probabilities of class-major logits."""
+    return _softmax(logits)[0]
+
+
+def _softmax(logits: Floats) -> tuple[Floats, Floats]:
+    """Return probabilities of class-major logits, and the sum that divides the powers."""
     powers: Floats = logits - np.max(logits, axis=0)
     np.exp(powers, out=powers)
-    powers /= np.add.reduce(powers, axis=0)
-    return powers
+    total = np.add.reduce(powers, axis=0)
+    powers /= total
+    return powers, total
 
 
 def _log_from(probabilities: Floats, floor: float) -> Floats:
@@ -187,8 +208,7 @@ class LabelledOutputs:
     outputs: Outputs
     labels: Integers
     temperature: float
-    is_part: bool = False
-    """Whether these are part of a larger reference, taken for a replay."""
+    _ranked: dict[bool, Singles] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def records(self) -> int:
@@ -217,14 +237,9 @@ class LabelledOutputs:
 
     def ranked_label_scores(self, *, scaled: bool) -> Singles:
         """Return the calibration scores, the probabilities of the true labels, in descending order."""
-        comparable = self.scores(scaled=scaled).comparable
-        return np.sort(comparable[self.labels, np.arange(self.records)])[::-1]
-
-    def take(self, rows: Integers) -> "LabelledOutputs":
-        """Return some of the records, with the same temperature."""
-        taken = LabelledOutputs(self.outputs.take(rows), self.labels[rows], self.temperature, is_part=True)
-        taken.__dict__["correct"] = self.correct[rows]
-        return taken
+        if scaled not in self._ranked:
+            self._ranked[scaled] = np.sort(self.scores(scaled=scaled).of_classes(self.labels))[::-1]
+        return self._ranked[scaled]
 
 
 def label_outputs(probabilities: Singles, labels: Integers, temperature: float | None = None) -> LabelledOutputs:
@@ -276,7 +291,10 @@ class ThresholdGrid:
         self.place = {float(threshold): index for index, threshold in enumerate(self.thresholds)}
         """The index of each threshold."""
         self._middle = int(np.float32(0.5).view(np.int32)) >> _SHIFT
-        held = np.bincount(self._slot(self.thresholds), minlength=2 * self._middle + 2)
+        slots = self._slot(self.thresholds)
+        # The table has only the slots from the lowest threshold to the highest: others are clipped to these.
+        self._lowest = slots[0]
+        held = np.bincount(slots - self._lowest)
         self._first = np.concatenate([[0], np.cumsum(held)[:-1]]).astype(np.int32)
         self._steps = int(held.max())
         # A sentinel above every probability ends the stepping.
@@ -297,7 +315,7 @@ class ThresholdGrid:
         """Return the number of thresholds at or below each probability."""
         if self._steps > _MOST_STEPS:
             return np.searchsorted(self.thresholds, probabilities, side="right")
-        cell = self._first[self._slot(probabilities)].astype(np.intp)
+        cell: Cells = self._first.take(self._slot(probabilities) - self._lowest, mode="clip").astype(np.intp)
         for _ in range(self._steps):
             cell += self._bounded[cell] <= probabilities
         return cell

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from monitor.core.recent_ids import NO_ID, Hashes
-from monitor.core.record_columns import Records
+from monitor.core.recent_ids import NO_ID
+from monitor.core.record_columns import Records, Texts
 from monitor.records.columns import (
     NO_CLASS,
     IdColumn,
     LabelRules,
     Labels,
     TextColumn,
+    TextSlices,
     TimeRules,
     Values,
     compact,
@@ -20,7 +22,6 @@ from monitor.records.columns import (
 )
 from monitor.records.formats.text import LineBlock
 from monitor.records.hints import RECENT, RecentRecords, Tally, Wording
-from monitor.records.id_hash import hash_ids
 from monitor.records.record_batch import PointerTo, RecordBatch, bare_pointer
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordSchema, numbered
 from monitor.records.rejections import (
@@ -61,11 +62,11 @@ class ColumnBlock:
     """The line or row of each record in the block, from 0."""
     outputs: Floats | Vectors
     """Of shape (records, numbers per record), or not checked for their length yet."""
-    times: Values | None = None
-    ids: Values | None = None
-    versions: Values | None = None
+    times: Values | Floats | None = None
+    ids: Values | TextSlices | None = None
+    versions: Values | Texts | None = None
     predicted: Values | None = None
-    segments: tuple[Values | None, ...] = ()
+    segments: tuple[Values | Texts | None, ...] = ()
     """In the order of the model's segment fields."""
     labels: Labels | None = None
 
@@ -73,22 +74,35 @@ class ColumnBlock:
         """Return some of the records, with their outputs."""
         if len(rows) == len(self.numbers):
             return replace(self, outputs=outputs)
-        places = rows.tolist()
-
-        def some(values: Values | None) -> Values | None:
-            return None if values is None else [values[place] for place in places]
-
-        labels = self.labels[rows] if isinstance(self.labels, np.ndarray) else some(self.labels)
         return ColumnBlock(
             self.numbers[rows],
             outputs,
-            some(self.times),
-            some(self.ids),
-            some(self.versions),
-            some(self.predicted),
-            tuple(map(some, self.segments)),
-            labels,
+            _some(self.times, rows),
+            _some(self.ids, rows),
+            _some(self.versions, rows),
+            _some(self.predicted, rows),
+            tuple(_some(values, rows) for values in self.segments),
+            _some(self.labels, rows),
         )
+
+
+_Column = TypeVar("_Column")
+
+
+def _some(column: _Column, rows: Indices) -> _Column:
+    """Return the values of some rows."""
+    found: Any
+    match column:
+        case None:
+            found = None
+        case Texts() | TextSlices():
+            found = column.taken(rows)
+        case np.ndarray():
+            found = column[rows]
+        case _:
+            values: Any = column
+            found = [values[row] for row in rows.tolist()]
+    return cast("_Column", found)
 
 
 class ModelRules:
@@ -119,7 +133,7 @@ class ModelRules:
         self.labels = None if model.classes is None else LabelRules(model.classes)
         self.one_past_the_last = False
         """Whether a label was K, where indices run from 0 to K - 1."""
-        self._hash_key = hash_key
+        self.hash_key = hash_key
 
     def set_classes(self, classes: tuple[str, ...]) -> None:
         """Set the classes that the file has."""
@@ -133,17 +147,6 @@ class ModelRules:
         else:
             codes, probabilities = checked.codes[-RECENT:], checked.probabilities[-RECENT:]
             self.recent.add(len(outputs), latest, codes, probabilities, invalid_times)
-
-    def hashes(self, ids: Sequence[str]) -> Hashes | None:
-        """Return the hashes of ids; None if all are empty."""
-        if all(ids):
-            return hash_ids(ids, self._hash_key) if ids else None
-        present = [one for one in ids if one]
-        if not present:
-            return None
-        hashes = np.full(len(ids), NO_ID, dtype=np.uint64)
-        hashes[np.array([bool(one) for one in ids])] = hash_ids(present, self._hash_key)
-        return hashes
 
     def mismatches(self, predicted: Sequence[object], probabilities: Singles) -> int:
         """Count the records whose predicted class, if given, is not their most probable one."""
@@ -229,7 +232,7 @@ class ModelBatchBuilder:
         self._at: list[Floats] = []
         self._time_errors: list[Booleans] = []
         self._invalid_times: list[object] = []
-        self._ids = IdColumn()
+        self._ids = IdColumn(rules.hash_key)
         self._versions = TextColumn()
         self._segments = tuple(TextColumn() for _ in rules.model.segment_fields)
         self._predicted: list[object] | None = None
@@ -244,7 +247,8 @@ class ModelBatchBuilder:
         self._at.append(at)
         self._time_errors.append(wrong)
         if block.times is not None and wrong.any():
-            self._invalid_times.extend(block.times[row] for row in np.flatnonzero(wrong).tolist())
+            invalid = _some(block.times, np.flatnonzero(wrong))
+            self._invalid_times.extend(invalid.tolist() if isinstance(invalid, np.ndarray) else invalid)
         self._ids.add(block.ids, count)
         self._versions.add(block.versions, count)
         for column, values in zip(self._segments, block.segments, strict=True):
@@ -297,21 +301,18 @@ class ModelBatchBuilder:
         names = self._rules.model.segment_fields
         vectors, at, normalised = checked.probabilities, np.concatenate(self._at), checked.normalised
         fields = {name: column.texts() for name, column in zip(names, self._segments, strict=True)}
-        versions, ids, predicted = self._versions.texts(), self._ids.ids, self._predicted
+        versions, ids, predicted = self._versions.texts(), self._ids.hashes(), self._predicted
         if kept is not None:
             vectors, at, normalised = vectors[kept], at[kept], normalised[kept]
             fields = {name: compact(column, kept) for name, column in fields.items()}
             versions = compact(versions, kept)
-            rows = kept.tolist()
-            ids = [ids[row] for row in rows]
-            predicted = None if predicted is None else [predicted[row] for row in rows]
-            labels = None if labels is None else labels[kept]
+            ids, predicted, labels = ids[kept], _some(predicted, kept), _some(labels, kept)
         return Records(
             vectors,
             at,
             fields,
             None if set(versions.values) <= {""} else versions,
-            self._rules.hashes(ids),
+            ids if (ids != NO_ID).any() else None,
             labels,
             int(np.count_nonzero(normalised)),
             0 if predicted is None else self._rules.mismatches(predicted, vectors),

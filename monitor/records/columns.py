@@ -4,14 +4,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from itertools import repeat
+from functools import reduce
 from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.record_columns import Texts
+from monitor.records.id_hash import hash_ids, hash_texts
 from monitor.records.record_schema import TimeUnit, numbered
 from monitor.records.rejections import Reason, RejectionProblem, listed, preview
 from monitor.records.vectors import ACCEPTED, Booleans, Codes, Floats, Indices, code_of, floats_of
@@ -51,6 +53,77 @@ def is_segment(text: str) -> bool:
     return _SEGMENT.fullmatch(text) is not None
 
 
+_LONGEST_TEXT = 64
+
+SPARE_BYTES = _LONGEST_TEXT + 8
+
+_FEW_TEXTS = 16
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+# Keeps the first 0 to 8 bytes of a little-endian word.
+_FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class TextSlices:
+    """A column of strings that are parts of a buffer, in UTF-8; empty for a missing value."""
+
+    data: bytearray
+    """With SPARE_BYTES more at its end."""
+    starts: Indices
+    lengths: Indices
+
+    def __len__(self) -> int:
+        """Return the number of strings."""
+        return len(self.starts)
+
+    def taken(self, rows: Indices) -> "TextSlices":
+        """Return the column of some rows."""
+        return TextSlices(self.data, self.starts[rows], self.lengths[rows])
+
+    def texts(self) -> Texts | None:
+        """Return the column, dictionary-encoded in order of appearance; None if it must be done by Python."""
+        longest = int(self.lengths.max(initial=0))
+        if longest > _LONGEST_TEXT:
+            return None
+        words: Hashes = np.ndarray((len(self.data) - 7,), "<u8", self.data, 0, (1,))
+        if longest <= 8:
+            parts = [words[self.starts] & _FIRST_BYTES[self.lengths]]
+        else:
+            parts = [
+                words[self.starts + place] & _FIRST_BYTES[np.clip(self.lengths - place, 0, 8)]
+                for place in range(0, longest, 8)
+            ]
+        mixed = reduce(lambda numbers, part: numbers * _MIX + part, parts)
+        codes, firsts = _grouped(mixed)
+        # Different strings may be mixed to the same number, though hardly by chance.
+        compared = [self.lengths, *parts] if len(parts) > 1 else [self.lengths]
+        if any((part != part[firsts][codes]).any() for part in compared):
+            return None
+        return Texts(tuple(self._text(first) for first in firsts.tolist()), codes)
+
+    def _text(self, row: int) -> str:
+        start = int(self.starts[row])
+        return self.data[start : start + int(self.lengths[row])].decode()
+
+
+def _grouped(numbers: Hashes) -> tuple[Indices, Indices]:
+    """Return the group of each number, and the first row of each group; groups in order of appearance."""
+    codes, seen = np.zeros(len(numbers), dtype=np.int64), np.zeros(len(numbers), dtype=np.bool_)
+    firsts: list[int] = []
+    while len(firsts) <= _FEW_TEXTS:
+        first = int(seen.argmin())
+        if seen[first]:
+            return codes, np.array(firsts)
+        same = numbers == numbers[first]
+        np.copyto(codes, len(firsts), where=same)
+        seen |= same
+        firsts.append(first)
+    _, first_rows, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first_rows)
+    return np.argsort(order)[inverse.reshape(-1)], first_rows[order]
+
+
 @dataclass(slots=True)
 class TextColumn:
     """Builds a dictionary-encoded string column."""
@@ -61,8 +134,12 @@ class TextColumn:
     _wrong: list[int] = field(default_factory=list)
     """Codes of invalid values."""
 
-    def add(self, values: Values | None, count: int) -> None:
+    def add(self, values: Values | Texts | None, count: int) -> None:
         """Add the values of `count` records; None if the column is absent."""
+        if isinstance(values, Texts):
+            places = np.array([self._place(text) for text in values.values], dtype=np.int64)
+            self._codes.append(places[values.codes])
+            return
         first = None if values is None else values[0]
         if values is None or (type(first) in {str, type(None)} and _are_all(first, values, count)):
             self._codes.append(np.full(count, self._place(first)))
@@ -123,28 +200,54 @@ def _are_all(first: object, values: Values, count: int) -> bool:
 
 @dataclass(slots=True)
 class IdColumn:
-    """Builds an id column; empty string for a record without an id."""
+    """Builds a column of hashed ids; NO_ID for a record without an id."""
 
-    ids: list[str] = field(default_factory=list)
+    key: bytes
     wrong: list[int] = field(default_factory=list)
     """Rows with an invalid id."""
+    _rows: int = 0
+    _waiting: list[str] = field(default_factory=list)
+    """Hashed many at a time."""
+    _hashes: list[Hashes] = field(default_factory=list)
 
-    def add(self, values: Values | None, count: int) -> None:
+    def add(self, values: Values | TextSlices | None, count: int) -> None:
         """Add the values of `count` records; None if the column is absent."""
-        if values is None:
-            self.ids.extend(repeat("", count))
-            return
-        types = set(map(type, values))
-        if types == {str}:
-            self.ids.extend(values)  # type: ignore[arg-type]
-            return
-        if types == {type(None)}:
-            self.ids.extend(repeat("", count))
-            return
-        before = len(self.ids)
-        texts = [text_of(value, floats=False) for value in values]
-        self.wrong.extend(before + place for place, text in enumerate(texts) if text is None)
-        self.ids.extend(text or "" for text in texts)
+        if values is None or (not isinstance(values, TextSlices) and _are_all_none(values, count)):
+            self._hash_waiting()
+            self._hashes.append(np.full(count, NO_ID, dtype=np.uint64))
+        elif isinstance(values, TextSlices):
+            self._hash_waiting()
+            self._hashes.append(_hashed(values, self.key))
+        elif set(map(type, values)) == {str}:
+            self._waiting.extend(values)  # type: ignore[arg-type]
+        else:
+            texts = [text_of(value, floats=False) for value in values]
+            self.wrong.extend(self._rows + place for place, text in enumerate(texts) if text is None)
+            self._waiting.extend(text or "" for text in texts)
+        self._rows += count
+
+    def hashes(self) -> Hashes:
+        """Return the column."""
+        self._hash_waiting()
+        return np.concatenate(self._hashes)
+
+    def _hash_waiting(self) -> None:
+        if self._waiting:
+            hashes = hash_ids(self._waiting, self.key)
+            if not all(self._waiting):
+                hashes[[not one for one in self._waiting]] = NO_ID
+            self._hashes.append(hashes)
+            self._waiting = []
+
+
+def _hashed(ids: TextSlices, key: bytes) -> Hashes:
+    hashes = hash_texts(ids.data, ids.starts, ids.lengths, key)
+    hashes[ids.lengths == 0] = NO_ID
+    return hashes
+
+
+def _are_all_none(values: Values, count: int) -> bool:
+    return values[0] is None and values.count(None) == count
 
 
 def compact(column: Texts, rows: Indices) -> Texts:
@@ -173,9 +276,11 @@ class TimeRules:
         """What the rules expect."""
         return f"a time in {self.unit} since 1970, or in ISO 8601{' with a time zone' if self.zone is None else ''}"
 
-    def read(self, values: Sequence[object] | None, count: int) -> tuple[Floats, Booleans]:
-        """Return the times in Unix seconds, NaN where missing, and which values are invalid."""
-        if values is None or (values[0] is None and values.count(None) == count):
+    def read(self, values: Values | Floats | None, count: int) -> tuple[Floats, Booleans]:
+        """Return the times in Unix seconds, NaN where missing, and which values are invalid; NaN in an array is missing."""
+        if isinstance(values, np.ndarray):
+            return self._seconds(values, np.isnan(values))
+        if values is None or _are_all_none(values, count):
             return np.full(count, np.nan), np.zeros(count, dtype=np.bool_)
         if type(values[0]) is float and (floats := floats_of(values)) is not None:
             return self._seconds(floats, np.False_)

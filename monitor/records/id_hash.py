@@ -9,6 +9,9 @@ from hashlib import blake2b
 from itertools import pairwise
 
 import numpy as np
+from numpy import add, left_shift, right_shift
+from numpy import bitwise_or as either
+from numpy import bitwise_xor as xor
 from numpy.typing import NDArray
 
 from monitor.core.recent_ids import NO_ID, Hashes
@@ -18,8 +21,8 @@ KEY_BYTES = 16
 LONGEST = 256
 """Ids up to this many UTF-8 bytes use SipHash, longer ones keyed blake2b."""
 
-# Fits in the CPU cache, and bounds memory together with LONGEST.
-_TOGETHER = 1 << 12
+# Bounds memory together with LONGEST. Each step costs some microseconds, however few the ids.
+_TOGETHER = 1 << 13
 
 _MOST_WORDS = np.uint8(LONGEST >> 3)
 
@@ -93,23 +96,29 @@ def _long_hash(encoded: bytes, key: bytes) -> int:
     return int.from_bytes(blake2b(encoded, digest_size=8, key=key).digest(), "little")
 
 
+def hash_texts(joined: bytes | bytearray, starts: _Integers, lengths: _Integers, key: bytes) -> Hashes:
+    """Return the hash of each UTF-8 text at these places of a buffer, of at most LONGEST bytes; never NO_ID.
+
+    The buffer has at least eight bytes after each text.
+    """
+    hashes = np.empty(len(starts), dtype=np.uint64)
+    for first in range(0, len(starts), _TOGETHER):
+        some = slice(first, first + _TOGETHER)
+        hashes[some] = _siphash(joined, starts[some], lengths[some], key)
+    hashes[hashes == NO_ID] = 1
+    return hashes
+
+
 def _hash_some(ids: Sequence[str], key: bytes) -> Hashes:
     lengths = _lengths(ids)
-    if lengths.max(initial=0) > LONGEST:
-        return _hash_apart(ids, key)
-    text = "".join(ids)
-    if text.isascii():
+    if lengths.max(initial=0) <= LONGEST and (text := "".join(ids)).isascii():
         # The usual case: one byte per character, encoded at once.
-        return _siphash(text.encode(), lengths, key)
-    encoded = [one.encode("utf-8", "surrogatepass") for one in ids]
-    lengths = _lengths(encoded)
-    if lengths.max() > LONGEST:
-        return _hash_apart(ids, key)
-    return _siphash(b"".join(encoded), lengths, key)
+        return _hash_joined(text.encode(), lengths, key)
+    return _hash_apart(ids, key)
 
 
 def _hash_apart(ids: Sequence[str], key: bytes) -> Hashes:
-    """Return the hashes of ids, some of which are long."""
+    """Return the hashes of ids, some of which may be long or not ASCII."""
     hashes = np.empty(len(ids), dtype=np.uint64)
     short: list[bytes] = []
     places: list[int] = []
@@ -121,7 +130,7 @@ def _hash_apart(ids: Sequence[str], key: bytes) -> Hashes:
         else:
             short.append(encoded)
             places.append(place)
-    hashes[places] = _siphash(b"".join(short), _lengths(short), key)
+    hashes[places] = _hash_joined(b"".join(short), _lengths(short), key)
     return hashes
 
 
@@ -129,32 +138,35 @@ def _lengths(texts: Sequence[str] | Sequence[bytes]) -> _Integers:
     return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
 
 
-def _siphash(joined: bytes, lengths: _Integers, key: bytes) -> Hashes:
-    """Return the SipHash-2-4 of each of some concatenated texts."""
-    # Longest first, so that the texts still active are always the first ones.
+def _hash_joined(joined: bytes, lengths: _Integers, key: bytes) -> Hashes:
+    return _siphash(joined + bytes(8), np.cumsum(lengths) - lengths, lengths, key)
+
+
+def _siphash(joined: bytes | bytearray, starts: _Integers, lengths: _Integers, key: bytes) -> Hashes:
+    """Return the SipHash-2-4 of each of some texts in a buffer."""
     words_before_last = (lengths >> 3).astype(np.uint8)
-    order = np.argsort(_MOST_WORDS - words_before_last, kind="stable")
-    sizes, starts = lengths[order], (np.cumsum(lengths) - lengths)[order]
+    order = None
+    if len(lengths) and (words_before_last != words_before_last[0]).any():
+        # Longest first, so that the texts still active are always the first ones.
+        order = np.argsort(_MOST_WORDS - words_before_last, kind="stable")
+        starts, lengths = starts[order], lengths[order]
     # The number of active texts at each step; those between two steps' numbers end there.
     having = len(lengths) - np.cumsum(np.bincount(words_before_last, minlength=1)[:-1], dtype=np.int64)
-    words = _words_anywhere(joined)
+    # The little-endian words that start at each byte.
+    words: Hashes = np.ndarray((len(joined) - 7,), dtype="<u8", buffer=joined, strides=(1,))
     state = _State(len(lengths), key)
     for step, (active, going_on) in enumerate(pairwise([len(lengths), *having.tolist(), 0])):
         message = words[starts[:active] + 8 * step].astype(np.uint64, copy=False)
         # The last word: the remaining 0 to 7 bytes, and the length in its top byte.
-        ending = sizes[going_on:active]
+        ending = lengths[going_on:active]
         message[going_on:] &= _MASKS[ending & 7]
         message[going_on:] |= ending.astype(np.uint64) << np.uint64(56)
         state.compress(message)
+    if order is None:
+        return state.finish()
     hashes = np.empty(len(lengths), dtype=np.uint64)
     hashes[order] = state.finish()
     return hashes
-
-
-def _words_anywhere(joined: bytes) -> Hashes:
-    """Return a view of the little-endian words that start at each byte, and at the end."""
-    padded = joined + bytes(8)
-    return np.ndarray((len(joined) + 1,), dtype="<u8", buffer=padded, strides=(1,))
 
 
 class _State:
@@ -182,23 +194,34 @@ class _State:
         a, b, c, d = words
         spare = self._spare[: len(a)]
         for _ in range(rounds):
-            a += b
-            _rotate(b, 13, spare)
-            b ^= a
-            _rotate(a, 32, spare)
-            c += d
-            _rotate(d, 16, spare)
-            d ^= c
-            a += d
-            _rotate(d, 21, spare)
-            d ^= a
-            c += b
-            _rotate(b, 17, spare)
-            b ^= c
-            _rotate(c, 32, spare)
+            add(a, b, a)
+            _rotate(b, _BY_13, spare)
+            xor(b, a, b)
+            _rotate(a, _BY_32, spare)
+            add(c, d, c)
+            _rotate(d, _BY_16, spare)
+            xor(d, c, d)
+            add(a, d, a)
+            _rotate(d, _BY_21, spare)
+            xor(d, a, d)
+            add(c, b, c)
+            _rotate(b, _BY_17, spare)
+            xor(b, c, b)
+            _rotate(c, _BY_32, spare)
 
 
-def _rotate(words: Hashes, bits: int, spare: Hashes) -> None:
-    np.left_shift(words, np.uint64(bits), out=spare)
-    np.right_shift(words, np.uint64(64 - bits), out=words)
-    np.bitwise_or(words, spare, out=words)
+_Turn = tuple[NDArray[np.uint64], NDArray[np.uint64]]
+
+
+def _turn(bits: int) -> _Turn:
+    # Arrays, which numpy need not convert for each call, as it does numbers.
+    return np.array(bits, dtype=np.uint64), np.array(64 - bits, dtype=np.uint64)
+
+
+_BY_13, _BY_16, _BY_17, _BY_21, _BY_32 = map(_turn, (13, 16, 17, 21, 32))
+
+
+def _rotate(words: Hashes, turn: _Turn, spare: Hashes) -> None:
+    left_shift(words, turn[0], spare)
+    right_shift(words, turn[1], words)
+    either(words, spare, words)

@@ -12,6 +12,7 @@ import re
 from binascii import a2b_base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from monitor.core.record_columns import Records
 from monitor.records.batch_builder import NO_OUTPUTS, BatchBuilder, ColumnBlock, ModelRouter, ModelRules
 from monitor.records.columns import LATEST
 from monitor.records.formats.json_problems import DECODE_ERRORS, find, is_absent, read_line, shown_json
-from monitor.records.formats.jsonl import JsonLines
+from monitor.records.formats.jsonl import EncodedRecords, JsonLines
 from monitor.records.formats.text import BLOCK_BYTES, LineBlock, line_blocks
 from monitor.records.pointers import MessagePointers, PointerRules, Text
 from monitor.records.record_batch import RecordBatch
@@ -438,36 +439,57 @@ _OPEN = ord("{")
 
 
 class PlainMessages:
-    """Decodes messages and texts with one record each."""
+    """Decodes messages and texts with one record each, and arrays of records."""
 
     def __init__(self, schema: RecordSchema, lines: JsonLines) -> None:
         self._lines = lines
         # Then the typed decoder rejects messages of other forms.
         self._all_have_outputs = len({schema.output_paths(model) for model in schema.models}) == 1
 
+    def decode_array(self, message: bytes) -> list[Any] | None:
+        """Return the records of an array; None if one is invalid, there are none, or the message is of another form."""
+        # Longer ones are split, so as not to hold all their records.
+        if not self._all_have_outputs or not message.startswith(b"[") or len(message) > BLOCK_BYTES:
+            return None
+        return self._lines.decode_array(message) or None
+
+    def decode_objects(self, messages: Sequence[bytes]) -> list[Any] | None:
+        """Return the records of messages that are one object on one line each; None if any is not, or is invalid."""
+        block = self._block(messages)
+        return None if block is None else self._decode_block(block)
+
     def decode_plain(self, messages: Sequence[bytes], first: int, builder: MessageBatchBuilder) -> bool:
         """Decode messages that are one object on one line each; return False, without effect, for other forms."""
-        if not messages[0].startswith(b"{") or _looks_other(messages[0]):
+        block = self._block(messages)
+        if block is None:
             return False
-        text = b"\n".join((*messages, b""))
-        if not self._all_have_outputs and _looks_other(text):
-            return False
-        blocks = list(line_blocks(text))
-        if len(blocks) != 1 or len(blocks[0]) != len(messages):
-            return False
-        (block,) = blocks
-        builder.is_ascii = text.isascii()
         builder.first = first
-        together = self._lines.decode_together(block, 0, len(block), builder) if block.braced().all() else None
-        if together is not None:
-            self._lines.add(np.arange(len(block)), together, block, builder)
+        records = self._decode_block(block)
+        if records is not None:
+            self._lines.add(np.arange(len(block)), records, block, builder)
             return True
         # A bad record: no need to try other forms if there can be none.
-        if not (np.frombuffer(block.text, np.uint8)[block.starts] == _OPEN).all() or _looks_other(text):
+        is_open = np.frombuffer(block.text, np.uint8)[block.starts] == _OPEN
+        if not is_open.all() or _looks_other(bytes(block.text)):
             return False
         self._lines.forget()
         self._lines.decode_one_by_one(range(len(block)), block, builder, None)
         return True
+
+    def _block(self, messages: Sequence[bytes]) -> LineBlock | None:
+        """Return messages as lines; None unless each can be one object on one line."""
+        if not messages[0].startswith(b"{") or _looks_other(messages[0]):
+            return None
+        text = b"\n".join((*messages, b""))
+        if not self._all_have_outputs and _looks_other(text):
+            return None
+        blocks = list(line_blocks(text))
+        return blocks[0] if len(blocks) == 1 and len(blocks[0]) == len(messages) else None
+
+    def _decode_block(self, block: LineBlock) -> list[Any] | None:
+        if not block.braced().all():
+            return None
+        return self._lines.decode_together(block, 0, len(block), is_ascii=False)
 
     def decode_texts(self, texts: Sequence[Text], first: int, builder: MessageBatchBuilder) -> None:
         """Decode texts without newlines."""
@@ -486,6 +508,9 @@ def _looks_other(text: bytes) -> bool:
 # Decoded objects of this size stay in the CPU cache until they become columns.
 _TOGETHER_BYTES = 3 << 15
 
+_RECORD_BYTES = 128
+"""About the size of a small record."""
+
 
 @dataclass(frozen=True, slots=True)
 class Messages:
@@ -495,6 +520,33 @@ class Messages:
     offsets: Sequence[int]
     times: Floats
     """Message timestamps in Unix seconds; NaN if missing."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Groups of messages whose records are added to the batch at once."""
+
+    records: EncodedRecords
+    groups: list[Sequence[bytes]] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    """Records of each message."""
+
+    def add(self, group: Sequence[bytes], plain: PlainMessages) -> bool:
+        """Add a group; return False, without effect, unless all are valid records, or all arrays of valid records."""
+        if not self.records.is_open:
+            return False
+        mark = self.records.mark()
+        if group[0].startswith(b"["):
+            # One at a time: their records are freed before the next ones are made, and stay in the CPU cache.
+            counts = list(takewhile(bool, (self.records.add(plain.decode_array(message)) for message in group)))
+        else:
+            counts = [1] * self.records.add(plain.decode_objects(group))
+        if len(counts) < len(group):
+            self.records.return_to(mark)
+            return False
+        self.groups.append(group)
+        self.counts.extend(counts)
+        return True
 
 
 class MessageFrames:
@@ -510,6 +562,7 @@ class MessageFrames:
     ) -> None:
         self._rules = rules
         self._forms = MessageForms(schema, max_message_bytes)
+        self._lines = lines
         self._plain = PlainMessages(schema, lines)
         self._packed = PackedRecords(schema, rules)
         self._pointers = pointers
@@ -519,20 +572,42 @@ class MessageFrames:
         """Decode messages; never raises, whatever their content."""
         builder = MessageBatchBuilder(where, self._rules)
         counts: list[Indices] = []
+        expected = sum(map(len, messages.values)) // _RECORD_BYTES
+        run = _Run(self._lines.new_run(expected))
         number = waiting = 0
-        for some, size in _groups(messages.values):
-            fits = size <= self._max_bytes or max(map(len, some)) <= self._max_bytes
+
+        def end_run() -> None:
+            nonlocal number, run
+            ended, run = run, _Run(self._lines.new_run(expected))
+            builder.first = 0
+            numbers = np.arange(number, number + ended.records.count)
+            if len(numbers) and self._lines.add_run(numbers, ended.records, builder):
+                counts.append(np.array(ended.counts, dtype=np.int64))
+                number += len(numbers)
+                return
+            for some in ended.groups:
+                decode_group(some, fits=True)
+
+        def decode_group(some: Sequence[bytes], *, fits: bool) -> None:
+            nonlocal number
             if fits and self._plain.decode_plain(some, number, builder):
-                counts.append(np.ones(len(some), dtype=np.int64))
-                number += len(some)
+                each = [1] * len(some)
             else:
                 each = self._decode_any_form(some, number, builder)
-                counts.append(np.array(each, dtype=np.int64))
-                number += sum(each)
+            counts.append(np.array(each, dtype=np.int64))
+            number += sum(each)
+
+        for some, size in _groups(messages.values):
+            fits = size <= self._max_bytes or max(map(len, some)) <= self._max_bytes
+            if not fits or not run.add(some, self._plain):
+                end_run()
+                decode_group(some, fits=fits)
             waiting += size
             if waiting >= BLOCK_BYTES:
+                end_run()
                 builder.end_block()
                 waiting = 0
+        end_run()
         builder.end_block()
         ends: Indices = np.cumsum(np.concatenate(counts)) if counts else np.zeros(0, dtype=np.int64)
         batch = builder.finish(

@@ -190,8 +190,8 @@ def matrix_of(vectors: Sequence[object], width: int) -> Floats | None:
     if not count or not width:
         return None
     encoded = _encode(vectors)
-    before = _size_of_head(count)
-    head = _encode([None] * width)[: _size_of_head(width)]
+    before = size_of_head(count)
+    head = _encode([None] * width)[: size_of_head(width)]
     stride = len(head) + 9 * width
     if len(encoded) != before + count * stride:
         return None
@@ -209,7 +209,7 @@ def floats_of(values: Sequence[object]) -> Floats | None:
     if not count:
         return None
     encoded = _encode(values)
-    before = _size_of_head(count)
+    before = size_of_head(count)
     if len(encoded) != before + 9 * count:
         return None
     # If every ninth byte is the type byte of a float, all values are floats.
@@ -218,8 +218,8 @@ def floats_of(values: Sequence[object]) -> Floats | None:
     return np.ndarray(count, ">f8", encoded, before + 1, 9).astype(np.float64)
 
 
-def _size_of_head(count: int) -> int:
-    # The size of MessagePack's array header.
+def size_of_head(count: int) -> int:
+    """Return the size of MessagePack's header of an array or object."""
     return 1 if count < 1 << 4 else 3 if count < 1 << 16 else 5
 
 

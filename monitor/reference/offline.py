@@ -17,6 +17,9 @@ from monitor.records.offline_files import accept_array, as_kind
 from monitor.records.record_schema import OutputKind
 from monitor.reference.reference import Reference
 
+_TOGETHER = 256
+"""Windows that are estimated in one call."""
+
 
 def variants(*, doc_absolute: bool = False, empty_sets: str = EmptySets.TOP) -> Variants:
     """Return the variants of estimators for these options."""
@@ -53,8 +56,10 @@ def estimate_windows(
 ) -> Iterator[WindowEstimate]:
     """Yield the estimates of all records, or of each successive window; the last may be shorter."""
     step = window or max(1, len(probabilities))
-    for start in range(0, max(1, len(probabilities)), step):
-        yield reference.calibration.estimate(probabilities[start : start + step], chosen, minimum_records)
+    starts = range(0, max(1, len(probabilities)), step)
+    for first in range(0, len(starts), _TOGETHER):
+        some = [probabilities[start : start + step] for start in starts[first : first + _TOGETHER]]
+        yield from reference.calibration.estimate_each(some, chosen, minimum_records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from monitor.reference.reference import Reference
 from tests.daemon.process import LIMIT, Process, one, running, write_records
-from tests.replays import few_replays
 from tests.strategies import Integers, Singles, synthetic
 
 CLASSES = ("A fatty", "B scattered", "C dense")
@@ -142,8 +141,7 @@ def prepare(folder: Path) -> None:
 def reference() -> Reference:
     """Return a reference of the model `density`."""
     vectors, labels = synthetic(300, 3, seed=7, sharpness=2.6)
-    with few_replays():
-        return Reference.calibrate(vectors, labels, model="density", version="2.1", classes=CLASSES)
+    return Reference.calibrate(vectors, labels, model="density", version="2.1", classes=CLASSES)
 
 
 def _rejected() -> str:

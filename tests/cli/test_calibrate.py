@@ -15,8 +15,6 @@ from tests.cli.conftest import NAMES, Example
 from tests.conftest import Ran
 from tests.strategies import synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 Command = Callable[..., Ran]
 
 

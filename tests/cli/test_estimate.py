@@ -14,8 +14,6 @@ from tests.cli.conftest import Example
 from tests.conftest import Ran
 from tests.strategies import synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 Command = Callable[..., Ran]
 RAW = [
     "ac",

@@ -12,8 +12,6 @@ from monitor.cli.parser import actions_of, commands_of, examples_of
 from tests.cli.examples import ended
 from tests.conftest import Ran
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 PARSER = make_parser()
 COMMANDS = commands_of(PARSER)
 EXAMPLES = [example for one in (PARSER, *COMMANDS.values()) for example in examples_of(one)]

@@ -15,8 +15,6 @@ from monitor.state.state_folder import StateFolder
 from tests.cli.conftest import NAMES, Example
 from tests.conftest import Ran
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 CONFIG = "storage: {path: state}\nsources: [{name: a, type: directory, path: inbox}]\nmodels: [{name: density}]\n"
 
 

@@ -63,7 +63,6 @@ def test_a_pipe_gets_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 SCRIPT = """
 import functools, sys, threading
 from monitor.cli import main, progress_bar as progress, watch
-from monitor.core import replay
 start, printed = threading.Thread.start, threading.Event()
 def start_and_wait(thread):
     printed.clear()
@@ -76,7 +75,6 @@ def print_and_set(*words, **options):
 threading.Thread.start = start_and_wait
 progress.print = print_and_set
 progress._PATIENCE_SECONDS = 0.0
-replay._REPLAYS = 40
 watch.DirectoryOptions = functools.partial(watch.DirectoryOptions, bytes_per_file=1 << 14, bytes_per_tick=1 << 14)
 sys.exit(main())
 """

@@ -17,8 +17,6 @@ from monitor.testing.oracle import check_estimator
 from tests.conftest import Ran
 from tests.strategies import synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 
 @dataclass(frozen=True, slots=True)
 class ConfidentShare:
@@ -34,7 +32,7 @@ class ConfidentShare:
         """Keep the mean confidence."""
         return cls(float(reference.scores(scaled=scaled).confidence.mean()))
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return whether each record is more confident."""
         del mean_confidence
         return (scores.confidence > self.cut).astype(np.float64)[None]
@@ -93,7 +91,7 @@ def test_a_new_estimator_is_in_references_commands_and_windows(tmp_path: Path, c
 class Fickle(ConfidentShare):
     """Its contributions depend on the other records of the window, so totals cannot be subtracted."""
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return whether each record is more confident than the window."""
         return (scores.confidence > mean_confidence).astype(np.float64)[None]
 
@@ -102,7 +100,7 @@ class Fickle(ConfidentShare):
 class Unbounded(ConfidentShare):
     """Its contributions overflow the totals."""
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return large numbers."""
         del mean_confidence
         return scores.confidence[None] * 1e9

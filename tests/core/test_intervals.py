@@ -21,7 +21,6 @@ def intervals(calibration: Calibration, window: np.ndarray) -> dict[str, tuple[f
     return found
 
 
-@pytest.mark.usefixtures("quick_replays")
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(cases(largest=40))
@@ -72,7 +71,6 @@ def test_more_records_make_narrower_intervals(overconfident: Calibration) -> Non
     assert widths[-1] > 0.02
 
 
-@pytest.mark.usefixtures("quick_replays")
 @pytest.mark.slow
 def test_a_perfect_reference_does_not_claim_certainty() -> None:
     """With no error in 1000 records, a window of 200 may still have one."""
@@ -86,7 +84,6 @@ def test_a_perfect_reference_does_not_claim_certainty() -> None:
     assert chance >= 1 / 200
 
 
-@pytest.mark.usefixtures("quick_replays")
 def test_a_tiny_reference_gives_the_whole_range() -> None:
     """Below twenty records."""
     probabilities, labels = synthetic(19, 3, seed=2)
@@ -94,7 +91,6 @@ def test_a_tiny_reference_gives_the_whole_range() -> None:
     assert {interval for _, interval in found.values()} == {Interval(0.0, 1.0)}
 
 
-@pytest.mark.usefixtures("quick_replays")
 @pytest.mark.slow
 def test_calibrating_twice_gives_the_same_intervals() -> None:
     """Resampling has a fixed seed."""
@@ -113,7 +109,6 @@ def test_a_higher_level_gives_wider_intervals() -> None:
     assert widths[0.8] < widths[0.99]
 
 
-@pytest.mark.usefixtures("quick_replays")
 def test_progress_rises_to_1() -> None:
     probabilities, labels = synthetic(60, 3, seed=2)
     seen: list[float] = []
@@ -165,7 +160,6 @@ def test_a_window_of_one_record_has_a_wide_interval(overconfident: Calibration) 
     assert upper[0, 0] - lower[0, 0] > 0.5
 
 
-@pytest.mark.usefixtures("quick_replays")
 @pytest.mark.slow
 def test_no_interval_shrinks_to_a_point_at_the_end_of_the_range() -> None:
     """A bias beyond 0 or 1 gives the end of the range, with errors around it."""

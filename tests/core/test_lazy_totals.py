@@ -12,8 +12,6 @@ from monitor.core.window import Bounds, SlidingWindow
 from tests.core.slow_totals import same
 from tests.strategies import Singles, small_gauge, synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 POOL: Singles = synthetic(600, 3, seed=2, sharpness=1.2)[0]
 
 

@@ -11,11 +11,9 @@ from monitor.core.calibration import calibrate
 from monitor.core.ensemble import calibrate_all, estimate_forms, measure, results_of
 from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Why
 from monitor.core.estimators import ESTIMATORS, Member
-from monitor.core.scores import in_blocks, label_outputs, outputs, scale, softmax
+from monitor.core.scores import Scores, in_blocks, label_outputs, outputs, scale, softmax
 from monitor.testing.oracle import check_estimator
 from tests.strategies import Case, cases, named_values, synthetic
-
-pytestmark = pytest.mark.usefixtures("quick_replays")
 
 
 @pytest.mark.parametrize("member", ESTIMATORS, ids=lambda member: member.name)
@@ -133,3 +131,24 @@ def test_a_record_scores_the_same_alone_and_among_others() -> None:
             assert one.confidence[0] == many.confidence[row]
             assert one.negative_entropy[0] == many.negative_entropy[row]
             assert one.sets_at(np.float32(0.1)).mean_score[0] == many.sets_at(np.float32(0.1)).mean_score[row]
+
+
+@pytest.mark.parametrize(("records", "classes"), [(1, 1000), (2, 1000), (65, 1000), (300, 100), (500, 3)])
+def test_scores_that_are_derived_together_equal_those_derived_alone(records: int, classes: int) -> None:
+    """To the last bit, and whether few or many classes are in a conformal set."""
+    probabilities, _ = synthetic(records, classes, seed=records, sharpness=4.0)
+    probabilities[0, -1] = 0.0
+    together = outputs(probabilities, 1.7)
+    raw = np.ascontiguousarray(probabilities.T, dtype=np.float64)
+    for found, wanted in ((together.raw, Scores(raw)), (together.scaled, Scores(scale(raw, 1.7)))):
+        np.testing.assert_array_equal(found.probabilities, wanted.probabilities)
+        np.testing.assert_array_equal(found.confidence, wanted.confidence)
+        np.testing.assert_array_equal(found.negative_entropy, wanted.negative_entropy)
+        for threshold in (0.0, 1e-4, 0.01, 0.3, 0.9, 1.0):
+            inside = wanted.comparable >= np.float32(threshold)
+            size = np.count_nonzero(inside, axis=0)
+            sets = found.sets_at(np.float32(threshold))
+            np.testing.assert_array_equal(sets.size, size)
+            np.testing.assert_array_equal(sets.empty, size == 0)
+            mean = np.add.reduce(wanted.probabilities * inside, axis=0) / np.maximum(size, 1)
+            np.testing.assert_array_equal(sets.mean_score, mean)

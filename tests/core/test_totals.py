@@ -17,8 +17,6 @@ from monitor.core.window import Bounds, measure_some, measured
 from tests.core.slow_totals import assert_equal
 from tests.strategies import Singles, synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 
 @cache
 def reference(classes: int) -> tuple[Gauge, Singles]:

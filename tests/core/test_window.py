@@ -14,8 +14,6 @@ from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_window, 
 from tests.core.slow_totals import same
 from tests.strategies import Singles, synthetic
 
-pytestmark = pytest.mark.usefixtures("quick_replays")
-
 
 @pytest.fixture(scope="module")
 def gauge() -> Gauge:

@@ -12,15 +12,13 @@ import pytest
 from hypothesis import given, settings
 
 from monitor.core.calibration import Calibration, WindowEstimates, calibrate
-from monitor.core.ensemble import MEMBERS, CalibratedEstimator, MeasuredRecords, Variants, measure
+from monitor.core.ensemble import MEMBERS, CalibratedEstimator, MeasuredRecords, Variants, measure, side_by_side
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Why
 from monitor.core.estimators import Form, Member
 from monitor.core.intervals import IntervalTables
 from monitor.core.scores import Floats, LabelledOutputs, Scores, Singles, in_blocks, label_outputs
 from monitor.testing.oracle import Oracle
 from tests.strategies import Case, cases, named_values, synthetic
-
-pytestmark = pytest.mark.usefixtures("quick_replays")
 
 SIZES = (1, 2, 3, 7, 10, 20, 49, 50, 51, 199, 200, 333, 1000, 5001)
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "zero"}
@@ -33,18 +31,10 @@ def calibration(records: int = 250) -> Calibration:
 
 def stacked(known: Calibration, windows: Sequence[Singles]) -> MeasuredRecords:
     """Measure windows one by one; put them side by side, and an empty one behind them."""
-    found = [
-        measure(known.estimators, lambda window=window: in_blocks(window, known.temperature))  # type: ignore[misc]
-        for window in windows
-    ]
-    return MeasuredRecords(
-        np.array([*(one.records[0] for one in found), 0]),
-        np.hstack([*(one.confidence for one in found), np.zeros((2, 1))]),
-        {
-            name: np.hstack([*(one.sums[name] for one in found), np.zeros((len(rows), 1))])
-            for name, rows in found[0].sums.items()
-        },
-    )
+    blocks = [tuple(in_blocks(window, known.temperature)) for window in windows]
+    found = [measure(known.estimators, lambda some=some: some) for some in blocks]  # type: ignore[misc]
+    none = {name: np.zeros_like(sums) for name, sums in found[0].sums.items()}
+    return side_by_side([*found, MeasuredRecords(np.array([0]), np.zeros((2, 1)), none)])
 
 
 def windows_of_many_sizes() -> list[Singles]:
@@ -149,7 +139,7 @@ class Failing:
         del reference, scaled
         return cls()
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return each record's confidence."""
         del mean_confidence
         return scores.confidence[None]

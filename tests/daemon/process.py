@@ -17,7 +17,6 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from monitor.reference.reference import Reference
-from tests.replays import few_replays
 from tests.strategies import Integers, Singles, synthetic
 from tests.waiting import wait_until
 
@@ -36,8 +35,7 @@ def write_reference(folder: Path, name: str = "density", seed: int = 1) -> tuple
 @cache
 def _calibrated(name: str, seed: int) -> tuple[Reference, Singles, Integers]:
     vectors, labels = synthetic(600, 3, seed=seed, sharpness=2.6)
-    with few_replays():
-        return Reference.calibrate(vectors, labels, model=name, version="2.1", classes=CLASSES), vectors, labels
+    return Reference.calibrate(vectors, labels, model=name, version="2.1", classes=CLASSES), vectors, labels
 
 
 def write_records(path: Path, vectors: Iterable[Sequence[float]] | Singles, **fields: object) -> None:

@@ -19,7 +19,6 @@ from monitor.records.record_schema import OutputKind, RecordFields
 from monitor.reference.reference import Reference
 from monitor.sources.base import NOTHING_HELD, Delivery, Lag, SourceStatus
 from monitor.state.store import State
-from tests.replays import few_replays
 from tests.strategies import Singles, synthetic
 
 CLASSES = ("cat", "dog", "owl")
@@ -30,8 +29,7 @@ NOW = 1_760_000_000.0
 @cache
 def small_reference() -> Reference:
     """Return a reference of 60 records."""
-    with few_replays():
-        return Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES)
+    return Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES)
 
 
 def line(number: int, **fields: object) -> bytes:

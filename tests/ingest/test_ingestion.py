@@ -26,7 +26,6 @@ from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from tests.core.test_history import report
 from tests.ingest.lines import CLASSES, NOW, Process, expected, line
-from tests.replays import few_replays
 from tests.strategies import synthetic
 
 
@@ -262,8 +261,7 @@ def test_fields_can_be_mapped_with_dotted_paths(tmp_path: Path) -> None:
 def other_reference(**changes: object) -> Reference:
     """Return another reference."""
     arguments = {"model": "density", "version": "2.1", "classes": CLASSES} | changes
-    with few_replays():
-        return Reference.calibrate(*synthetic(80, len(arguments["classes"]), seed=9), **arguments)  # type: ignore[arg-type]
+    return Reference.calibrate(*synthetic(80, len(arguments["classes"]), seed=9), **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

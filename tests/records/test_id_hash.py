@@ -111,7 +111,9 @@ def test_batch_sizes(count: int) -> None:
 
 def test_a_hash_of_zero_becomes_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zero means no id."""
-    monkeypatch.setattr(id_hash, "_siphash", lambda _joined, lengths, _key: np.zeros(len(lengths), dtype=np.uint64))
+    monkeypatch.setattr(
+        id_hash, "_siphash", lambda _joined, _starts, lengths, _key: np.zeros(len(lengths), dtype=np.uint64)
+    )
     assert hash_ids(["a", "b"] * 20, KEY).tolist() == [1] * 40
     monkeypatch.setattr(id_hash, "_stirred", lambda *_, rounds: (rounds, rounds, 0, 0))
     assert hash_ids(["a", "b"], KEY).tolist() == [1, 1]

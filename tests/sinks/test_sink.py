@@ -3,11 +3,15 @@
 import math
 import subprocess
 import threading
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,7 +20,9 @@ from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import Estimate, WindowState
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL
-from monitor.sinks.prometheus_page import FAMILIES, MAX_CLASSES, PrometheusSink
+from monitor.sinks.manager import SinkManager
+from monitor.sinks.notifications import WebhookSink
+from monitor.sinks.prometheus_page import FAMILIES, MAX_CLASSES, MetricsPage, PrometheusSink, Text, _written
 from tests.sinks import reports
 from tests.sinks.pages import families, samples
 
@@ -189,6 +195,30 @@ def test_a_scrape_without_a_new_report_computes_nothing() -> None:
     assert sink.page() is sink.page()
 
 
+@given(st.lists(st.binary(max_size=300)))
+def test_packed_texts_join_to_one_stream(texts: list[bytes]) -> None:
+    page, plain = MetricsPage.of([Text.of(one) for one in texts]), b"".join(texts)
+    assert (bytes(page), page.size, page.crc) == (plain, len(plain), zlib.crc32(plain))
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.floats(1e-6, 1e-3)))
+def test_numbers_are_written_as_python_writes_them(numbers: list[float]) -> None:
+    assert _written(np.array(numbers)) == [repr(one).encode() for one in numbers]
+
+
+def test_many_windows_are_written_as_one_by_one() -> None:
+    """Windows are written in blocks."""
+    windows = [
+        reports.window((("site", str(number)),), WindowState.OK if number % 3 else WindowState.STALE, number / 1000)
+        for number in range(300)
+    ]
+    whole = _page(reports.report(*windows)).splitlines()
+    alone = [_page(reports.report(one)).splitlines() for one in windows]
+    labelled = [[line for line in lines if b"segment=" in line] for lines in (whole, *alone)]
+    by_family = sorted((line for lines in labelled[1:] for line in lines), key=lambda line: line.partition(b"{")[0])
+    assert sorted(labelled[0], key=lambda line: line.partition(b"{")[0]) == by_family
+
+
 def test_the_last_page_outlives_the_sink() -> None:
     """Prometheus may scrape while the daemon stops."""
     sink = PrometheusSink()
@@ -224,6 +254,28 @@ def test_a_scrape_never_mixes_two_evaluations() -> None:
         assert len(values) == 1
         scrapes += 1
     thread.join()
+
+
+def test_a_scrape_does_not_wait_for_a_report_that_is_being_published() -> None:
+    manager = SinkManager()
+    manager.publish(reports.fresh())
+    publishing, over = threading.Event(), threading.Event()
+
+    class Slow(WebhookSink):
+        def __init__(self) -> None: ...
+
+        def publish(self, _report: Report) -> None:
+            publishing.set()
+            over.wait(60.0)
+
+    manager.webhook = Slow()
+    thread = threading.Thread(target=manager.publish, args=(reports.density(),))
+    thread.start()
+    publishing.wait()
+    found = set(manager.reports()), b"density" in bytes(manager.metrics())
+    over.set()
+    thread.join()
+    assert found == ({"density", "triage"}, True)
 
 
 def test_every_family_occurs_in_some_report() -> None:

@@ -28,7 +28,6 @@ from monitor.ingest.model_state import ModelState
 from monitor.ingest.restore import restore
 from monitor.reference.reference import Reference
 from monitor.state.store import State
-from tests.replays import few_replays
 from tests.strategies import synthetic
 from tests.torture.oracle import Comparison, StateContent, compare, compare_running
 from tests.torture.records import CLASSES, WriteLog, number_at
@@ -44,8 +43,7 @@ TIMEOUT_SECONDS = 60.0
 @cache
 def reference() -> Reference:
     """Return a reference for the written records."""
-    with few_replays():
-        return Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES)
+    return Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES)
 
 
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = TIMEOUT_SECONDS) -> None:

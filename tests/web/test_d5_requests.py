@@ -5,9 +5,11 @@ import gzip
 import logging
 import os
 import socket
+import zlib
 
 import pytest
 
+from monitor.web.server.request import Packed, Page, Response
 from tests.web.clients import everything
 from tests.web.conftest import Serve
 
@@ -245,3 +247,13 @@ def test_a_client_that_disconnects_during_its_response_does_no_harm(
         rude.close()
     assert client.ask().status == 200
     assert not [record for record in caplog.records if record.name == "cpcmon"]
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "identity"])
+def test_a_start_that_was_compressed_before_is_sent_as_one_body(serve: Serve, accepted: str) -> None:
+    plain = b"a line of metrics\n" * 50_000
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    start = Packed((packer.compress(plain), packer.flush(zlib.Z_FULL_FLUSH)), len(plain), zlib.crc32(plain))
+    client = serve({"/metrics": Page(lambda _: Response(b"the end\n", start=start))})
+    answer = client.ask("/metrics", Accept_Encoding=accepted)
+    assert (gzip.decompress(answer.body) if accepted == "gzip" else answer.body) == plain + b"the end\n"

@@ -20,10 +20,11 @@ class Estimator(Protocol):
         """Return the estimator calibrated on a reference, raw or scaled."""
         ...
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return the contributions of each record: one row per sum that the estimate needs.
 
-        Each number is within 0 and 1, so that running totals cannot overflow. `mean_confidence` is that of the whole window.
+        Each number is within 0 and 1, so that running totals cannot overflow. `mean_confidence` is that of the whole window,
+        or, where `scores` has several windows, of each.
         Only conformal forms may use it: the contributions of the others must be the same when a record is removed as when it
         was added. Variants must have the same contributions and differ in `estimate` only.
         """

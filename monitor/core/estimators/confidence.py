@@ -25,7 +25,7 @@ class AverageConfidence:
         del reference, scaled
         return cls()
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return each record's confidence."""
         del mean_confidence
         return scores.confidence[None]
@@ -55,7 +55,7 @@ class DifferenceOfConfidences:
         """Keep the reference's accuracy and mean confidence."""
         return cls(reference.accuracy, float(reference.scores(scaled=scaled).confidence.mean()))
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return each record's confidence."""
         del mean_confidence
         return scores.confidence[None]
@@ -103,7 +103,7 @@ class _ThresholdedScore(ABC):
         ties = np.count_nonzero(score == threshold)
         return cls(float(threshold), float((right - above) / ties))
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return two rows: above the threshold, and tied with it."""
         del mean_confidence
         score = self.score(scores).astype(np.float32)
@@ -165,7 +165,7 @@ class CalibratedConfidence:
         corners = np.unique(np.concatenate([[0], rises, rises + 1, [len(knots) - 1]]))
         return cls(knots[corners].astype(np.float64), fitted[corners])
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return each record's accuracy on the curve."""
         del mean_confidence
         return np.interp(_knot(scores), self.confidence, self.accuracy)[None]

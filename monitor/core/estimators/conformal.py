@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from monitor.core.scores import Cells, Floats, LabelledOutputs, Scores, Singles, mean_scores_at
+from monitor.core.scores import Cells, Floats, LabelledOutputs, Scores, Singles
 
 
 class EmptySets(StrEnum):
@@ -38,9 +38,9 @@ class Conformal(ABC):
     def threshold(self, mean_confidence: Floats) -> Singles:
         """Return the least score of a class in the set, for each window."""
 
-    def contributions(self, scores: Scores, mean_confidence: float) -> Floats:
+    def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return four rows: mean score in the set, its size, whether it is empty, and the confidence if it is."""
-        sets = scores.sets_at(self.threshold(np.array([mean_confidence]))[0])
+        sets = scores.sets_at(self.threshold(np.asarray(mean_confidence)))
         rows = np.empty((4, scores.records))
         rows[0] = sets.mean_score
         rows[1] = sets.size
@@ -148,16 +148,14 @@ class AnchoredAtConfidence(_Anchored):
 
     accuracy: float
     ranked: Singles
-    anchor: Floats | Scores
-    """The reference's own mean at every ranked threshold; or, within a replay, the scores to compute one from."""
+    anchor: Floats
+    """The reference's own mean at every ranked threshold."""
 
     @classmethod
     def calibrate(cls, reference: LabelledOutputs, *, scaled: bool) -> Self:
         """Keep the ranked calibration scores, and the reference's mean at each."""
         ranked, scores = reference.ranked_label_scores(scaled=scaled), reference.scores(scaled=scaled)
-        # A replay needs only a few thresholds.
-        anchor = scores if reference.is_part else mean_scores_at(ranked, scores)
-        return cls(reference.accuracy, ranked, anchor)
+        return cls(reference.accuracy, ranked, scores.mean_scores_at(ranked))
 
     def threshold(self, mean_confidence: Floats) -> Singles:
         """Return the calibration score at the window's level."""
@@ -165,8 +163,6 @@ class AnchoredAtConfidence(_Anchored):
 
     def reference_mean(self, mean_confidence: Floats) -> Floats:
         """Return the reference's mean at each window's threshold."""
-        if isinstance(self.anchor, Scores):
-            return np.array([_mean_score(self.anchor, threshold) for threshold in self.threshold(mean_confidence)])
         return np.asarray(self.anchor[_place_at(mean_confidence, len(self.ranked))])
 
 

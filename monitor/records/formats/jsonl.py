@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from itertools import pairwise
+from functools import cache, reduce
+from itertools import chain, pairwise
 from operator import or_
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from monitor.core.record_columns import Texts
 from monitor.records.batch_builder import BatchBuilder, ColumnBlock, ModelRouter, ModelRules, take_classes
+from monitor.records.columns import SPARE_BYTES, TextSlices, Values
 from monitor.records.formats.json_problems import DECODE_ERRORS, LineDiagnosis, LineDiagnostics, columns_of
 from monitor.records.formats.text import LineBlock
 from monitor.records.record_schema import FieldPath, ModelFormat, OutputKind, RecordSchema
@@ -22,6 +25,7 @@ from monitor.records.vectors import (
     Vectors,
     matrix_at_once,
     matrix_one_by_one,
+    size_of_head,
     vectors_one_by_one,
 )
 
@@ -70,9 +74,14 @@ class JsonStruct:
 
     def __init__(self, schema: RecordSchema) -> None:
         self._root = _Level(_tree(schema))
-        decoder = msgspec.json.Decoder[Any](self._root.struct)
+        struct = self._root.struct
+        decoder = msgspec.json.Decoder[Any](struct)
         self.decode = decoder.decode
         self.decode_lines = decoder.decode_lines
+        self.decode_list = msgspec.json.Decoder[Any](list[struct]).decode  # type: ignore[valid-type]
+        self.struct = struct
+        self.encoding = _encoding(schema, self._root.names)
+        """None for records whose encoding varies."""
 
     def columns(self, records: Sequence[Any]) -> Columns:
         """Return the values of records by path."""
@@ -88,9 +97,12 @@ class _Level:
         self._below = {name: _Level(child) for name, child in node.inside.items() if child.inside}
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         renamed = {}
-        # Required fields come first.
-        self._names = tuple(sorted(node.inside, key=lambda name: not node.inside[name].required))
-        for place, name in enumerate(self._names):
+        # Required fields come first, those of any type last.
+        children = node.inside
+        self.names = tuple(
+            sorted(children, key=lambda name: (not children[name].required, Any in children[name].types))
+        )
+        for place, name in enumerate(self.names):
             child = node.inside[name]
             own = f"field_{place}"
             renamed[own] = name
@@ -107,7 +119,7 @@ class _Level:
     def add_columns(self, path: FieldPath, records: Sequence[Any], found: dict[FieldPath, Sequence[Any]]) -> None:
         """Add the values of records to `found`."""
         columns = zip(*map(msgspec.structs.astuple, records), strict=True)
-        for name, column in zip(self._names, columns, strict=True):
+        for name, column in zip(self.names, columns, strict=True):
             here = (*path, name)
             if name not in self._below:
                 found[here] = column
@@ -152,6 +164,218 @@ def _place(root: _Node, path: FieldPath, kind: Any, *, required: bool) -> None: 
     node.types.append(kind)
 
 
+_FEWEST_ENCODED = 32
+_RUNS_WITHOUT = 32
+"""Runs that are not encoded after one that was in vain."""
+
+# MessagePack: type bytes, and the size of a value with its type byte; 0 for types that do not occur.
+_NONE, _FLOAT, _STRING = 0xC0, 0xCB, 0xD9
+_SIZES = np.zeros(256, dtype=np.int64)
+_SIZES[:0x80] = _SIZES[0xE0:] = _SIZES[[_NONE, 0xC2, 0xC3]] = 1
+_SIZES[0xA0:0xC0] = 1 + np.arange(0x20)
+_SIZES[[0xCC, 0xD0, _STRING]], _SIZES[[0xCD, 0xD1]], _SIZES[[0xCA, 0xCE, 0xD2]], _SIZES[[_FLOAT, 0xCF, 0xD3]] = (
+    2,
+    3,
+    5,
+    9,
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEncoding:
+    """How MessagePack encodes records without nested fields: first the vector, then the others, which may be None."""
+
+    names: tuple[str, ...]
+    width: int
+
+    def heads(self) -> tuple[bytes, bytes]:
+        """Return what comes before the numbers of a record: its start, and the header of the vector."""
+        names, width = self.names, self.width
+        start = _encoder.encode(dict.fromkeys(names))[: size_of_head(len(names))] + _encoder.encode(names[0])
+        return start, _encoder.encode([None] * width)[: size_of_head(width)]
+
+
+@cache
+def _only(name: str) -> type[Any]:
+    """Return a struct of one field."""
+    return msgspec.defstruct("Field", [("value", Any, None)], rename={"value": name}, gc=False)
+
+
+def _encoding(schema: RecordSchema, names: tuple[str, ...]) -> RecordEncoding | None:
+    models, single = schema.models, schema.single_paths()
+    outputs = {path for model in models for path in schema.output_paths(model)}
+    paths = outputs | set(single.values()) | {path for model in models for path in schema.segment_paths(model)}
+    widths = {model.width for model in models}
+    if (
+        len(outputs) != 1
+        or len(widths) != 1
+        or 0 in widths
+        or "label" in single
+        or any(len(path) > 1 for path in paths)
+    ):
+        return None
+    return None if any(model.kind is OutputKind.SCORE for model in models) else RecordEncoding(names, *widths)
+
+
+class EncodedRecords:
+    """Decoded records as MessagePack, whose columns numpy reads without a step of Python per value.
+
+    A float is a type byte and eight bytes, so that from the start of its vector all of a record is found.
+    """
+
+    def __init__(self, encoding: RecordEncoding | None) -> None:
+        self._encoding = encoding or RecordEncoding((), 0)
+        # So that no window of eight bytes begins before it.
+        self._data = bytearray(8)
+        self._ends = [8]
+        """Where each addition ends, after the first."""
+        self._counts: list[int] = []
+        self._bytes: _Bytes = np.zeros(0, dtype=np.uint8)
+        self._starts: Indices = np.zeros(0, dtype=np.int64)
+        self._fields: dict[str, tuple[Indices, _Bytes]] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes records."""
+        return bool(self._encoding.names)
+
+    def add(self, records: list[Any] | None) -> int:
+        """Add records, if there are any; return how many, 0 if they cannot be encoded."""
+        if not records or not self.is_open:
+            return 0
+        try:
+            _encoder.encode_into(records, self._data, self._ends[-1])
+        except (ValueError, OverflowError, RecursionError):
+            del self._data[self._ends[-1] :]
+            return 0
+        self._ends.append(len(self._data))
+        self._counts.append(len(records))
+        return len(records)
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+        return sum(self._counts)
+
+    def mark(self) -> int:
+        """Return a mark to return to."""
+        return len(self._counts)
+
+    def return_to(self, mark: int) -> None:
+        """Remove what was added since."""
+        del self._counts[mark:], self._ends[mark + 1 :], self._data[self._ends[mark] :]
+
+    def find_fields(self) -> bool:
+        """Find the fields of all records; return False if one is odd: a vector with names, a long or a nested value."""
+        self._data += bytes(SPARE_BYTES)
+        self._bytes = np.frombuffer(self._data, dtype=np.uint8)
+        start, header = self._encoding.heads()
+        # Their last bytes, at most eight, behind which a vector seems to begin.
+        last = (start + header)[-8:]
+        words = np.ndarray((len(self._data) - 7,), "<u8", self._data, 0, (1,))
+        found = np.flatnonzero(self._bytes == header[0]) + len(header)
+        found = found[words[found - 8] >> np.uint64(64 - 8 * len(last)) == int.from_bytes(last, "little")]
+        if len(found) != self.count:
+            return False
+        self._starts = found
+        at = found + 9 * self._encoding.width
+        for name in self._encoding.names[1:]:
+            at = at + len(_encoder.encode(name))
+            if at.max() >= len(self._data) - 1:
+                return False
+            types = self._bytes[at]
+            self._fields[name] = at, types
+            sizes = _SIZES[types] if (types != types[0]).any() else _SIZES[types[:1]]
+            if not sizes.all():
+                return False
+            at = at + sizes
+            if (is_long := types == _STRING).any():
+                at += np.where(is_long, self._bytes[at - 1], 0)
+        # Numbers may contain the same bytes, by chance or on purpose. So each record must begin where the one before ends.
+        begins, ends = found - len(start + header), at
+        firsts = np.cumsum([0, *self._counts[:-1]])
+        heads = [size_of_head(count) for count in self._counts]
+        follows = np.concatenate([[0], ends[:-1]])
+        follows[firsts] = np.array(self._ends[:-1]) + heads
+        return bool((begins == follows).all() and (ends[np.cumsum(self._counts) - 1] == self._ends[1:]).all())
+
+    def matrix(self, rows: Indices) -> Floats:
+        """Return the vectors of some records."""
+        width = self._encoding.width
+        size = 9 * width
+        vectors = np.ndarray((len(self._data) - size + 1,), f"V{size}", self._data, 0, (1,))[self._starts[rows]]
+        return np.ndarray((len(rows), width), ">f8", vectors, 1, (size, 9)).astype(np.float64)
+
+    def floats(self, name: str, rows: Indices) -> Floats | Values | None:
+        """Return a column as floats, NaN where missing, if it has nothing else; None if it is empty."""
+        at, types = self._field(name, rows)
+        given = types == _FLOAT
+        if given.all():
+            return self._floats(at)
+        if not (given | (types == _NONE)).all():
+            return self.values(name, rows)
+        if not given.any():
+            return None
+        floats = np.full(len(rows), np.nan)
+        floats[given] = self._floats(at[given])
+        return floats
+
+    def strings(self, name: str, rows: Indices) -> TextSlices | Values | None:
+        """Return a column as strings, empty where missing, if it has nothing else; None if it is empty."""
+        at, types = self._field(name, rows)
+        short = (types & 0xE0) == 0xA0
+        if short.all():
+            return TextSlices(self._data, at + 1, (types & 0x1F).astype(np.int64))
+        long, missing = types == _STRING, types == _NONE
+        if missing.all():
+            return None
+        if not (short | long | missing).all():
+            return self.values(name, rows)
+        lengths = np.where(short, types & 0x1F, np.where(long, self._bytes[at + 1], 0)).astype(np.int64)
+        return TextSlices(self._data, at + 1 + long, lengths)
+
+    def texts(self, name: str, rows: Indices) -> Texts | Values | None:
+        """Return a column as `strings` does, dictionary-encoded."""
+        column = self.strings(name, rows)
+        return (column.texts() or self.values(name, rows)) if isinstance(column, TextSlices) else column
+
+    def models(self, name: str) -> Values | None:
+        """Return the models that the records name, or one if all are the same; None if none is named."""
+        column = self.texts(name, rows := np.arange(self.count))
+        if not isinstance(column, Texts):
+            return column
+        return column.values * self.count if len(column.values) == 1 and column.values[0] else self.values(name, rows)
+
+    def any(self, name: str, rows: Indices) -> Values | None:
+        """Return a column of any values; None if it is empty."""
+        return None if (self._field(name, rows)[1] == _NONE).all() else self.values(name, rows)
+
+    def values(self, name: str, rows: Indices) -> Values:
+        """Return a column as Python values."""
+        found = [record.value for record in self._decoded(_only(name))]
+        return found if len(rows) == self.count else [found[row] for row in rows.tolist()]
+
+    def records(self, struct: type[Any]) -> list[Any]:
+        """Return the records as they were."""
+        return list(self._decoded(struct))
+
+    def _decoded(self, struct: type[Any]) -> Iterator[Any]:
+        decode = msgspec.msgpack.Decoder[Any](list[struct]).decode  # type: ignore[valid-type]
+        data = memoryview(self._data)
+        return chain.from_iterable(decode(data[start:end]) for start, end in pairwise(self._ends))
+
+    def _field(self, name: str, rows: Indices) -> tuple[Indices, _Bytes]:
+        at, types = self._fields[name]
+        return (at, types) if len(rows) == self.count else (at[rows], types[rows])
+
+    def _floats(self, at: Indices) -> Floats:
+        floats: Floats = np.ndarray((len(self._data) - 7,), ">f8", self._data, 0, (1,))[at + 1].astype(np.float64)
+        return floats
+
+
 class JsonLines:
     """Decodes blocks of JSON Lines into column blocks."""
 
@@ -159,6 +383,7 @@ class JsonLines:
         self._router = ModelRouter(rules)
         self._rules = rules
         self._diagnoses: dict[bytes, LineDiagnosis] = {}
+        self._irregular = 0
         self._use(schema)
 
     def _use(self, schema: RecordSchema) -> None:
@@ -188,21 +413,59 @@ class JsonLines:
             self._find_columns(block)
         self.forget()
         braced = block.braced()
+        run = self.new_run(len(block))
         for first, after in _cuts(block):
             together = braced[first:after].all() and not self._schema.needs_columns
-            records = self.decode_together(block, first, after, builder) if together else None
+            records = self.decode_together(block, first, after, is_ascii=builder.is_ascii) if together else None
             if records is not None:
                 non_json_lines = None
+                if run.add(records):
+                    # Freed before the next ones are made, to stay in the CPU cache.
+                    del records
+                    continue
+            self._end_run(run, first, block, builder)
+            run = self.new_run(len(block))
+            if records is not None:
                 self.add(np.arange(first, after), records, block, builder)
             else:
                 non_json_lines = self.decode_one_by_one(range(first, after), block, builder, non_json_lines)
+        self._end_run(run, len(block), block, builder)
         return non_json_lines
+
+    def new_run(self, expected: int) -> "EncodedRecords":
+        """Return an empty run of records, which takes none if it is not worth it."""
+        self._irregular = max(0, self._irregular - 1)
+        worth = expected >= _FEWEST_ENCODED and not self._irregular
+        return EncodedRecords(self._struct.encoding if worth else None)
+
+    def _end_run(self, run: "EncodedRecords", after: int, block: LineBlock, builder: BatchBuilder) -> None:
+        """Add the records of the lines before one."""
+        numbers = np.arange(after - run.count, after)
+        if run.count and not self.add_run(numbers, run, builder, block):
+            self.add(numbers, run.records(self._struct.struct), block, builder)
+
+    def add_run(
+        self, numbers: Indices, run: "EncodedRecords", builder: BatchBuilder, block: LineBlock | None = None
+    ) -> bool:
+        """Add a run of records to the batch, by model; return False, without effect, if they are not alike."""
+        if not run.find_fields():
+            self._irregular = _RUNS_WITHOUT
+            return False
+        rows, models = np.arange(run.count), None
+        if "model" in self._single:
+            models = run.models(self._single["model"][0])
+        for model, some in self._router.split(models, run.count):
+            if isinstance(model, Reason):
+                builder.reject_all("", numbers[some].tolist(), model, block)
+            else:
+                self._add_columns(model, numbers, run, rows if len(some) == run.count else some, builder)
+        return True
 
     def forget(self) -> None:
         """Keep no content beyond a block."""
         self._diagnoses.clear()
 
-    def decode_together(self, block: LineBlock, first: int, after: int, builder: BatchBuilder) -> list[Any] | None:
+    def decode_together(self, block: LineBlock, first: int, after: int, *, is_ascii: bool) -> list[Any] | None:
         """Return the records of lines that all start and end with a brace; None unless each line is one record.
 
         The decoder allows whitespace between and within records, but no newline in a string. Everywhere else `}`, newline
@@ -210,12 +473,18 @@ class JsonLines:
         """
         text = block.text[block.bounds(first)[0] : block.bounds(after - 1)[1]]
         try:
-            records = self._struct.decode_lines(text)
-            if len(records) == after - first and (builder.is_ascii or is_utf8(text)):
-                return records
+            records: list[Any] = self._struct.decode_lines(text)
         except DECODE_ERRORS:
-            pass
-        return None
+            return None
+        return records if len(records) == after - first and (is_ascii or is_utf8(text)) else None
+
+    def decode_array(self, text: bytes) -> list[Any] | None:
+        """Return the records of an array; None unless all are valid."""
+        try:
+            records: list[Any] = self._struct.decode_list(text)
+        except DECODE_ERRORS:
+            return None
+        return records if text.isascii() or is_utf8(memoryview(text)) else None
 
     def decode_one_by_one(
         self, places: range, block: LineBlock, builder: BatchBuilder, non_json_lines: int | None
@@ -318,6 +587,21 @@ class JsonLines:
             single.get("label"),
         )
         builder.add(model.name, columns_of_model, block)
+
+    def _add_columns(
+        self, model: ModelFormat, numbers: Indices, run: EncodedRecords, rows: Indices, builder: BatchBuilder
+    ) -> None:
+        names = {name: path[0] for name, path in self._single.items()}
+        columns = ColumnBlock(
+            numbers[rows],
+            run.matrix(rows),
+            run.floats(names["time"], rows) if "time" in names else None,
+            run.strings(names["id"], rows) if "id" in names else None,
+            run.texts(names["version"], rows) if "version" in names else None,
+            run.any(names["predicted"], rows) if "predicted" in names else None,
+            tuple(run.texts(path[0], rows) for path in self._segments[model.name]),
+        )
+        builder.add(model.name, columns)
 
 
 def is_utf8(text: memoryview) -> bool:

@@ -56,10 +56,10 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
     name, span = query.get("segment", "all"), query.get("span", Span.RECENT)
     if report is None or span not in list(Span):
         return None
-    report = report.in_full()
-    segment = next((one for one in report.segments if one.name == name), None)
-    if segment is None:
+    windows = report.windows
+    if name not in windows.names:
         return None
+    segment, report = report.segments[windows.names.index(name)], report.summary()
     now = site.now()
     inside = within(report)
     own, parts = urgency_of(segment), inside.get(segment.name, Within())

@@ -39,7 +39,7 @@ LEAST_ROWS = 10
 
 def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     """Return the page, from the last report of each model."""
-    now, reports = site.now(), {name: report.in_full() for name, report in site.reports().items()}
+    now, reports = site.now(), {name: report.summary() for name, report in site.reports().items()}
     health = site.health()
     models = ranked_models(list(reports.values()))
     urgencies = urgencies_of(reports, health)

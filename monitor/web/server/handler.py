@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote
 from monitor.web.auth import LoginResult, Passwords
 from monitor.web.server.addresses import Hosts, host_in
 from monitor.web.server.limits import WebLimits
-from monitor.web.server.request import Page, Pages, Request, Response, Start
+from monitor.web.server.request import Packed, Page, Pages, Request, Response
 from monitor.web.server.web_config import WebConfig, WebSettings
 
 log = logging.getLogger("cpcmon")
@@ -228,17 +228,20 @@ def query_of(target: str) -> dict[str, str]:
 
 
 def compressed(response: Response, headers: Mapping[str, str]) -> Response:
-    """Return the response, compressed when it is large and the client accepts gzip."""
-    if response.size <= _GZIP_FROM:
+    """Return the response in one piece, compressed when it is large and the client accepts gzip."""
+    start = response.start or Packed()
+    size = start.size + len(response.body)
+    if size <= _GZIP_FROM and response.start is None:
         return response
     varied = {**response.headers, "Vary": "Accept-Encoding"}
     if not accepts_gzip(headers.get("accept-encoding", "")):
-        return replace(response, headers=varied)
+        plain = zlib.decompressobj(-zlib.MAX_WBITS).decompress(b"".join(start.pieces))
+        return replace(response, start=None, body=plain + response.body, headers=varied)
     packer = zlib.compressobj(_QUICK, wbits=-zlib.MAX_WBITS)
-    end = struct.pack("<LL", zlib.crc32(response.body, response.start.crc), response.size % (1 << 32))
-    body = packer.compress(response.body) + packer.flush() + end
-    headers = {**varied, "Content-Encoding": "gzip"}
-    return replace(response, start=Start((_GZIP_HEADER, *response.start.packed)), body=body, headers=headers)
+    rest = packer.compress(response.body) + packer.flush()
+    end = struct.pack("<LL", zlib.crc32(response.body, start.crc), size % (1 << 32))
+    body = b"".join((_GZIP_HEADER, *start.pieces, rest, end))
+    return replace(response, start=None, body=body, headers={**varied, "Content-Encoding": "gzip"})
 
 
 def accepts_gzip(accepted: str) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from http import HTTPStatus
 
@@ -213,7 +213,7 @@ class HttpConnection:
                     left -= len(data)
 
     async def _send(self, response: Response, *, close: bool = False, bodyless: bool = False) -> None:
-        headers = {**response.headers, "Content-Type": response.content_type, "Content-Length": str(response.size)}
+        headers = {**response.headers, "Content-Type": response.content_type, "Content-Length": str(len(response.body))}
         if close:
             headers["Connection"] = "close"
         start = h11.Response(
@@ -221,28 +221,31 @@ class HttpConnection:
             reason=response.status.phrase.encode(),
             headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
         )
-        body = [] if bodyless else [h11.Data(part) for part in (*response.start.plain, response.body)]
+        body = [] if bodyless else [h11.Data(response.body)]
         parts = [self._http.send(event) for event in (start, *body, h11.EndOfMessage())]
         self._counters.answered(response.status)
         self._deadline = 0.0
-        self._unsent.add(self, response.size, self.abort)
+        self._unsent.add(self, len(response.body), self.abort)
         try:
             await self._write(parts)
         finally:
             self._unsent.remove(self)
 
     async def _write(self, parts: Sequence[bytes | None]) -> None:
-        """Write what h11 produced, in chunks: pages may be large, and clients many and slow."""
+        """Write what h11 produced. Only small parts are joined: pages may be large, and clients many and slow."""
         if self._writer is None:
             return
         self.phase, self.writing_since = ConnectionPhase.WRITING, self._loop.time()
         views = [memoryview(part) for part in parts if part]
+        if sum(map(len, views)) <= _WRITE:
+            views = [memoryview(b"".join(views))]
         try:
             async with asyncio.timeout(self._limits.writing(sum(map(len, views)))):
-                # Under TLS, asyncio buffers a whole write without back-pressure.
-                for chunk in _chunks(views):
-                    self._writer.write(chunk)
-                    await self._writer.drain()
+                # Under TLS, asyncio buffers a whole write without back-pressure, so write in chunks.
+                for view in views:
+                    for start in range(0, len(view), _WRITE):
+                        self._writer.write(bytes(view[start : start + _WRITE]))
+                        await self._writer.drain()
         except TimeoutError as error:
             raise Disconnect(Closed.WRITE_TIMEOUT) from error
 
@@ -255,22 +258,6 @@ class HttpConnection:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.linger_seconds):
                 await self._writer.wait_closed()
-
-
-def _chunks(views: Iterable[memoryview]) -> Iterator[bytes]:
-    """Yield the same bytes in large chunks: each write may have to wait for other threads."""
-    waiting, length = list[memoryview](), 0
-    for view in views:
-        left = view
-        while left:
-            waiting.append(left[: _WRITE - length])
-            left = left[_WRITE - length :]
-            length += len(waiting[-1])
-            if length == _WRITE:
-                yield b"".join(waiting)
-                waiting, length = [], 0
-    if waiting:
-        yield b"".join(waiting)
 
 
 def _refused(error: h11.RemoteProtocolError) -> Response:

@@ -24,12 +24,13 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """The start of a long response, compressed beforehand. Several responses may share it."""
+class Packed:
+    """Bytes that were compressed beforehand."""
 
-    plain: tuple[bytes, ...] = ()
-    packed: tuple[bytes, ...] = ()
-    """The same, each piece deflated up to a full flush."""
+    pieces: tuple[bytes, ...] = ()
+    """Deflated, up to a full flush."""
+    size: int = 0
+    """Of the plain bytes."""
     crc: int = 0
     """The CRC-32 of the plain bytes."""
 
@@ -42,13 +43,8 @@ class Response:
     content_type: str = TEXT
     status: HTTPStatus = HTTPStatus.OK
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    start: Start = Start()
+    start: Packed | None = None
     """What comes before the body."""
-
-    @property
-    def size(self) -> int:
-        """The number of bytes."""
-        return sum(map(len, self.start.plain)) + len(self.body)
 
 
 @dataclass(frozen=True, slots=True)
