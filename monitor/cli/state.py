@@ -1,22 +1,25 @@
 """`cpcmon state`: show the content of a state directory that no other process uses."""
 
 import argparse
+import math
 import os
 import re
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import working
-from monitor.core.segments import name_of
+from monitor.core.segments import ALL, Segment, name_of
 from monitor.errors import Problem, UsageError
 from monitor.records.record_batch import Pointer
 from monitor.sources.directory.file_checkpoint import display_name as file_display_name
 from monitor.sources.directory.file_checkpoint import file_key
 from monitor.state.commit_plan import display_name
 from monitor.state.database import BACKUPS, NAME
-from monitor.state.record_tables import StoredWindow
 from monitor.state.state_folder import read_hash_key
 from monitor.state.store import State
 
@@ -84,15 +87,29 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_windows(state: State) -> None:
     with working("reading the windows"):
-        lines = [_about(window) for window in state.windows()]
+        lines = [
+            line for model in sorted({model for model, _ in state.window_names()}) for line in _about(state, model)
+        ]
     print("\n".join(["windows", *lines]))
 
 
-def _about(window: StoredWindow) -> str:
-    model, segment = window.name
-    records = sum(len(one.chunk.at) for one in window.chunks)
-    times = f", newest {_clock(max(one.newest for one in window.chunks))}" if window.chunks else ""
-    return f"  {display_name(model)} {name_of(segment)}: {records:,} records in {len(window.chunks):,} chunks{times}"
+def _about(state: State, model: str) -> Iterator[str]:
+    """Yield a line about each window of a model. A window may hold fewer records than are stored for it."""
+    records, chunks, newest = Counter[Segment](), Counter[Segment](), dict[Segment, float]()
+    for one in state.chunks(model):
+        chunk = one.chunk
+        parts = [(segment, (chunk.codes == code).any(axis=1)) for code, segment in enumerate(chunk.segments)]
+        if ALL not in chunk.segments:
+            parts.append((ALL, np.ones(len(chunk.at), dtype=np.bool_)))
+        for segment, mine in parts:
+            if mine.any():
+                records[segment] += int(np.count_nonzero(mine))
+                chunks[segment] += 1
+                newest[segment] = max(newest.get(segment, -math.inf), float(chunk.at[mine].max()))
+    for segment in (segment for name, segment in state.window_names() if name == model):
+        times = f", newest {_clock(newest[segment])}" if segment in newest else ""
+        counts = f"{records[segment]:,} records in {chunks[segment]:,} chunks"
+        yield f"  {display_name(model)} {name_of(segment)}: {counts}{times}"
 
 
 def _list_files(options: argparse.Namespace) -> int:

@@ -107,9 +107,10 @@ class Chunk:
     vectors: Singles
     segments: tuple[Segment, ...] = ()
     codes: Codes = field(default_factory=lambda: np.empty((0, 0), dtype=np.int32))
-    """By record and split the index of its segment among `segments`, -1 for none; shape (records, splits)."""
-    window: Segment = ALL
-    """The window that all enter. Other than ALL only for records of an older cpcmon, which stored each window by itself."""
+    """By record and split the index of its segment among `segments`, -1 for none; shape (records, splits).
+
+    Every record enters the window of all records, unless that is among `segments`: then only those with its index.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +201,10 @@ class ModelWindows:
 
         `seen` is the last arrival of its segments, if it is not that of the chunk.
         """
-        segments = [segment for segment in (chunk.window, *chunk.segments) if segment == ALL or self._place(segment)]
+        segments = [segment for segment in chunk.segments if segment == ALL or self._place(segment)]
         windows = {segment: self.place(segment, (seen or {}).get(segment, chunk.arrived)) for segment in segments}
-        places = [Entering([windows[chunk.window]])] if chunk.window in windows else []
-        names = [chunk.window] if places else []
+        everywhere = ALL not in chunk.segments
+        places, names = ([Entering([self._windows[ALL]])], [ALL]) if everywhere else ([], [])
         for column in chunk.codes.T:
             used = [code for code in np.unique(column).tolist() if code >= 0 and chunk.segments[code] in windows]
             if used:
@@ -259,30 +260,30 @@ class ModelWindows:
         """Return the arrival numbers, ascending, of records that are in no window any more, since the last call."""
         return self._records.take_freed()
 
-    def live(self, first: int, stop: int, window: Segment = ALL) -> Chunk:
+    def live(self, first: int, stop: int) -> Chunk:
         """Return the records in any window with an arrival number from `first` to before `stop`, in order of arrival.
 
-        The arrival time is left 0. Records of a `window` other than ALL have no further segments.
+        The arrival time is left 0.
         """
         records = self._records
         slots = np.flatnonzero((records.arrival >= first) & (records.arrival < stop)).astype(np.int32)
         slots = slots[np.logical_or.reduce(records.inside(slots), axis=0)]
         slots = slots[np.argsort(records.arrival[slots])]
-        at, vectors = records.at[slots], records.vectors[slots]
-        if window != ALL:
-            return Chunk(0.0, at, vectors, window=window)
-        segments = [segment for segment in self._windows if segment != ALL]
+        inside, segments = records.inside(slots), list(self._windows)
         code_of_row = np.full(max(one.row for one in self._windows.values()) + 1, -1, dtype=np.int32)
-        code_of_row[[self._windows[segment].row for segment in segments]] = np.arange(len(segments))
-        codes = np.full((len(slots), len(self._places)), -1, dtype=np.int32)
-        inside = records.inside(slots)
+        code_of_row[[one.row for one in self._windows.values()]] = np.arange(len(segments))
+        codes = np.full((len(slots), 1 + len(self._places)), -1, dtype=np.int32)
+        codes[inside[0], 0] = 0
         for place in self._places.values():
             rows = records.rows(place, slots)
-            codes[inside[place], place - 1] = code_of_row[rows[inside[place]]]
-        used = np.unique(codes[codes >= 0])
+            codes[inside[place], place] = code_of_row[rows[inside[place]]]
+        everywhere = bool(inside[0].all())
+        codes = codes[:, everywhere:]
+        used = np.union1d(codes[codes >= 0], [] if everywhere else [0]).astype(np.int64)
         shorter = np.full(len(segments) + 1, -1, dtype=np.int32)
         shorter[used] = np.arange(len(used))
-        return Chunk(0.0, at, vectors, tuple(segments[code] for code in used.tolist()), shorter[codes])
+        named = tuple(segments[code] for code in used.tolist())
+        return Chunk(0.0, records.at[slots], records.vectors[slots], named, shorter[codes])
 
     def arrivals(self, segment: Segment) -> Numbers:
         """Return the arrival numbers of a window's records, oldest first."""
@@ -294,6 +295,8 @@ class ModelWindows:
 
     def idle(self, now: float) -> list[Segment]:
         """Return the idle segments that may be removed."""
+        if self._segmentation.forget_seconds is None:
+            return []
         # A time in the future means that the clock was set back: start waiting again.
         self._last_seen = {segment: min(seen, now) for segment, seen in self._last_seen.items()}
         return self._idle(now)

@@ -109,6 +109,8 @@ class SharedRecords:
         self.clock = -math.inf
         """The largest clock of its windows."""
         self._waiting = False
+        """Whether records may be unmeasured that are not in the queue."""
+        self._queue: Integers = np.empty(0, dtype=np.int64)
         self._left = 0
         self._freed: list[Numbers] = []
 
@@ -212,13 +214,17 @@ class SharedRecords:
 
     def measure_some(self, limit: int) -> bool:
         """Measure at most about `limit` waiting records; return whether there are more."""
-        if not self._waiting:
-            return False
-        # Neither all bits nor none.
-        unsettled = np.flatnonzero(np.bitwise_or.reduce((self._bits + np.uint8(1)) & np.uint8(_ALL_BITS - 1), axis=0))
-        self._measure_in_pieces(unsettled[:limit])
-        self._waiting = len(unsettled) > limit
-        return self._waiting
+        if not len(self._queue) and self._waiting:
+            self._queue, self._waiting = self._unsettled(np.arange(len(self.at))), False
+        # Some may have been measured, or have left, since they were found.
+        self._measure_in_pieces(self._unsettled(self._queue[:limit]))
+        self._queue = self._queue[limit:]
+        return self._waiting or len(self._queue) > 0
+
+    def _unsettled(self, slots: Integers) -> Integers:
+        """Return the slots whose totals are not those of where the record is: neither all bits nor none."""
+        bits = (self._bits[:, slots] + np.uint8(1)) & np.uint8(_ALL_BITS - 1)
+        return np.asarray(slots[np.bitwise_or.reduce(bits, axis=0) != 0])
 
     def rebuild(self, stream: int, window: "SlidingWindow", asked: int) -> None:
         """Empty the curve of a window, to be measured again in a range around a threshold. Nothing else is waiting."""

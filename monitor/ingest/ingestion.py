@@ -18,7 +18,7 @@ from monitor.ingest.model_state import ModelState, ModelStates
 from monitor.ingest.planning import plan_commit, share_of_commit
 from monitor.ingest.restore import restore, restore_shard
 from monitor.sources.base import Delivery, Lag, Source, SourceStatus
-from monitor.state.commit_plan import ChunkIds, CommitPlan, Counters, RejectionEntry, Shard, StoredCounters
+from monitor.state.commit_plan import CommitPlan, Counters, RejectionEntry, Shard, StoredCounters
 from monitor.state.evaluation_history import History
 from monitor.state.state_folder import RejectionLog
 from monitor.state.store import State
@@ -105,8 +105,11 @@ class StateWriter:
         self._first = write
         self._write_first()
 
-    def commit(self, plan: CommitPlan, counters: Counters, now: float) -> ChunkIds:
-        """Commit a plan; `counters` are those in memory, without the increments of the plan. Adds to the plan."""
+    def commit(self, plan: CommitPlan, counters: Counters, now: float) -> list[int]:
+        """Commit a plan, and return the ids of its chunks.
+
+        `counters` are those in memory, without the increments of the plan. Adds to the plan.
+        """
         self._write_first()
         plan.counters = self._changed(counters, plan.counted)
         pending = self.values.unwritten()
@@ -191,7 +194,7 @@ class IngestView:
         return self._states.snapshot(model, now, running)
 
     def counters(self) -> Counters:
-        """Return all counts since the state was created."""
+        """Return all counts since the state was created, as of the last commit: not to be changed. Never waits."""
         return self._states.counters()
 
     def rejected_records(self) -> list[RejectionEntry]:
@@ -271,11 +274,9 @@ class Ingestion:
         return tick
 
     def stop(self, now: float) -> None:
-        """Store totals for a fast start, and close the sources. The owner closes the state."""
-        plan = CommitPlan()
-        self.states.maintain(plan, stopping=True)
+        """Write what waits for a commit, and close the sources. The owner closes the state."""
         try:
-            self._commit(plan, now)
+            self._commit(CommitPlan(), now)
             self._writer.back_up_if_old(now)
         except StatePaused as pause:
             log.warning("%s", pause)

@@ -8,27 +8,34 @@ are the sum over its shards. Totals add up exactly, so the sum over all processe
 import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from functools import reduce
-from operator import add
 
 import numpy as np
 
 from monitor.config.config import ModelOptions
-from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.input_health import InputHealth
 from monitor.core.recent_ids import RecentIds
 from monitor.core.report import InputFacts, Snapshot
-from monitor.core.scores import Floats, Integers
+from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Chunk, Segment
-from monitor.core.totals import Gauge, WindowTotals
-from monitor.core.window import Added
+from monitor.core.totals import Gauge
+from monitor.core.window import Added, Parts, measure_some, measured
 from monitor.ingest.backlog import Backlog
-from monitor.state.commit_plan import COMMON, ChunkIds, CommitPlan, Counters, Shard, WindowLog, WindowName, stored_name
+from monitor.state.commit_plan import (
+    COMMON,
+    ChunkLog,
+    CommitPlan,
+    Counters,
+    Shard,
+    StoredChunk,
+    WindowName,
+    stored_name,
+)
+from monitor.state.record_tables import joined
 
 _MERGED_BATCHES = 1_000
 """Batches of id hashes to merge: slow streams would otherwise leave one row per record."""
+_PIECE, _MOST_PIECES = 1 << 12, 1_000
+"""Records that are measured before the lock is released for others, and how often it is released."""
 
 
 class ModelState:
@@ -39,15 +46,19 @@ class ModelState:
         self.stored_name = stored_name(options.name, shard)
         """Its name in the state."""
         self.gauge = gauge or Gauge(options.reference.calibration)
-        self.windows = options.windows(self.gauge)
         self.ids = RecentIds(options.most_ids)
         self.health = InputHealth()
         self.hints: tuple[str, ...] = ()
+        self.clear()
+
+    def clear(self) -> None:
+        """Start with empty windows."""
+        self.windows = self.options.windows(self.gauge)
         self.last_arrival: dict[Segment, float] = {}
         """When records last entered each window since the start, on the monotonic clock."""
         self.earlier_arrival: dict[Segment, float] = {}
         """When records last arrived at each window before the start, in Unix seconds."""
-        self._logs: dict[Segment, WindowLog] = {}
+        self.log = ChunkLog(self.stored_name, len(self.options.reference.classes))
 
     @property
     def name(self) -> str:
@@ -63,50 +74,75 @@ class ModelState:
         names = tuple(name for name, _ in segment)
         return segment == ALL or names in self.options.segmentation.split_by
 
-    def log(self, segment: Segment) -> WindowLog:
-        """Return the chunk log of a window."""
-        if segment not in self._logs:
-            self._logs[segment] = WindowLog((self.stored_name, segment))
-        return self._logs[segment]
-
-    def maintain(self, plan: CommitPlan, without: AbstractSet[WindowName], *, stopping: bool) -> None:
+    def maintain(self, plan: CommitPlan) -> None:
         """Plan the maintenance of the stored chunks and ids: windows and disk agree now."""
-        for segment in self.windows:
-            if (self.stored_name, segment) not in without:
-                self.log(segment).maintain(self.windows[segment], plan, stopping=stopping)
+        self.log.maintain(self.windows, plan)
         batches = self.ids.next_batch
         if batches and batches % _MERGED_BATCHES == 0:
             plan.ids_merged[self.stored_name] = (batches - _MERGED_BATCHES, batches - 1)
         if self.ids.first_needed:
             plan.ids_needed[self.stored_name] = self.ids.first_needed
 
-    def maintained(self, plan: CommitPlan, ids: ChunkIds, dropped: frozenset[int]) -> None:
-        """Apply the maintenance of a committed plan; `dropped` are its dropped chunks."""
-        for segment in self.windows:
-            self.log(segment).maintained(plan, ids, dropped)
-
     def enter(self, chunk: Chunk, number: int, running: float) -> Added:
-        """Add a committed chunk, stored under a number, to its window; `running` is the monotonic clock."""
-        segment, log = chunk.segment, self.log(chunk.segment)
-        log.restamped |= segment in self.windows and self.windows[segment].would_restamp(chunk.arrived)
-        log.added(number, float(chunk.at.max()), len(chunk.at), chunk.arrived)
-        added = self.windows.enter(chunk)
-        # Replaying an archive does not make a window look alive: its records are too old to enter.
-        if added.entered:
-            self.last_arrival[segment] = running
-        return added
+        """Add a committed chunk, stored under a number; `running` is the monotonic clock.
+
+        Return what happened in the window of all records.
+        """
+        self.log.restamped |= self.windows.would_restamp(chunk.arrived)
+        entered = self.windows.enter(chunk)
+        self.log.added(number, entered.first, len(chunk.at), chunk.arrived)
+        for segment, added in entered.added.items():
+            # Replaying an archive does not make a window look alive: its records are too old to enter.
+            if added.entered:
+                self.last_arrival[segment] = running
+        return entered.added[ALL]
+
+    def restore(self, chunks: Sequence[StoredChunk]) -> None:
+        """Add stored chunks together: their arrivals ascend."""
+        records = joined([one.chunk for one in chunks])
+        for one in chunks:
+            for segment, arrived in ((ALL, one.chunk.arrived), *zip(one.chunk.segments, one.arrivals, strict=True)):
+                self.earlier_arrival[segment] = max(self.earlier_arrival.get(segment, -math.inf), float(arrived))
+        self.log.restamped |= self.windows.would_restamp(records.arrived)
+        start = self.windows.enter(records, self.earlier_arrival).first
+        for one in chunks:
+            self.log.added(one.number, start, len(one.chunk.at), one.chunk.arrived)
+            start += len(one.chunk.at)
+
+    def restored(self, segments: Iterable[Segment]) -> None:
+        """End the restore of these windows; some may have lost all their records."""
+        for segment in segments:
+            if segment not in self.windows and self.holds(segment):
+                self.windows.place(segment, 0.0)
+        self.windows.restored()
 
     def forget(self, segment: Segment) -> None:
         """Remove a segment, if it is there. The window of all records stays."""
         if segment == ALL or segment not in self.windows:
             return
         self.windows.forget(segment)
-        for known in (self._logs, self.last_arrival, self.earlier_arrival):
+        for known in (self.last_arrival, self.earlier_arrival):
             known.pop(segment, None)
 
 
 Models = Mapping[str, ModelState]
 """By model name."""
+
+
+class FairLock:
+    """A lock that a thread cannot take again while another one waits for it."""
+
+    def __init__(self) -> None:
+        self._next, self._held = threading.Lock(), threading.Lock()
+
+    def __enter__(self) -> None:
+        """Acquire it."""
+        with self._next:
+            self._held.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        """Release it."""
+        self._held.release()
 
 
 class ModelStates:
@@ -119,39 +155,53 @@ class ModelStates:
         self._shards: dict[Shard, Models] = {COMMON: {model.name: model for model in models}}
         self.counted = counters
         """All counts since the state was created; for the ingestion thread only."""
+        self._published = counters.copy()
         self._backlog = backlog
-        self.lock = threading.Lock()
+        self.lock = FairLock()
 
     # For any thread.
 
     def counters(self) -> Counters:
-        """Return all counts since the state was created."""
-        with self.lock:
-            return self.counted.copy()
+        """Return all counts since the state was created, as of the last commit: not to be changed. Never waits."""
+        return self._published
 
     def snapshot(self, model: str, now: float, running: float) -> Snapshot:
-        """Return everything that an evaluation needs of a model."""
+        """Return everything that an evaluation needs of a model.
+
+        Records are measured in pieces, so that ingestion waits for one piece at most.
+        """
+        for _ in range(_MOST_PIECES):
+            with self.lock:
+                if not any(one.windows.measure_some(_PIECE) for one in self.of(model)):
+                    break
+        for _ in range(_MOST_PIECES):
+            with self.lock:
+                self._expire(model)
+                if not measure_some(self.common[model].gauge, _windows(_by_segment(self.of(model))), _PIECE):
+                    break
         with self.lock:
-            common, counters = self.common[model], self.counted
-            health = common.health
-            self._expire(model)
-            held = _by_segment(self.of(model))
-            windows = [_window_snapshot(some, segment) for segment, some in held.items()]
-            columns = [np.array(one, dtype=np.float64) for one in zip(*(one[1:] for one in windows), strict=True)]
-            newest_at, usual_gap_seconds, entered, came_at, came_before = columns
-            return Snapshot(
-                tuple(held),
-                _MeasuredTotals([totals for totals, *_ in windows]),
-                newest_at,
-                usual_gap_seconds,
-                entered.astype(np.int64),
-                came_at,
-                came_before,
-                InputFacts(health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints),
-                right_version=sum(count for (_, name), count in counters.records.items() if name == model),
-                other_version=counters.records_other_version[model],
-                catching_up=self._backlog.catching_up(now, running),
-            )
+            return self._snapshot(model, now, running)
+
+    def _snapshot(self, model: str, now: float, running: float) -> Snapshot:
+        self._expire(model)
+        common, counters, shards = self.common[model], self.counted, _by_segment(self.of(model))
+        health, windows = common.health, _windows(shards)
+        totals = measured(common.gauge, windows)
+        newest = _latest([window.newest for window in some] for some in windows)
+        oldest = -_latest([None if window.oldest is None else -window.oldest for window in some] for some in windows)
+        return Snapshot(
+            segments=tuple(shards),
+            measured=totals,
+            newest_at=newest,
+            usual_gap_seconds=np.nan_to_num(newest - oldest) / np.maximum(1, totals.records - 1),
+            entered=np.array([sum(one.windows.entered(s) for one in some) for s, some in shards.items()]),
+            came_at=_latest([one.last_arrival.get(s) for one in some] for s, some in shards.items()),
+            came_before=_latest([one.earlier_arrival.get(s) for one in some] for s, some in shards.items()),
+            input=InputFacts(health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints),
+            right_version=sum(count for (_, name), count in counters.records.items() if name == model),
+            other_version=counters.records_other_version[model],
+            catching_up=self._backlog.catching_up(now, running),
+        )
 
     # For the ingestion thread.
 
@@ -207,37 +257,37 @@ class ModelStates:
         with self.lock:
             return {name: _oldest(models.values()) for (owner, name), models in self._shards.items() if owner == source}
 
-    def maintain(self, plan: CommitPlan, *, stopping: bool = False) -> None:
+    def maintain(self, plan: CommitPlan) -> None:
         """Plan the maintenance of the stored records."""
-        deleted = set(plan.deleted_windows)
-        with self.lock:  # totals are computed on demand, possibly by several threads
+        # What is stored of these models changes in the same commit: they wait for the next.
+        changing = {name for name, _ in plan.deleted_windows}
+        with self.lock:
             for model in self:
-                model.maintain(plan, deleted, stopping=stopping)
+                if model.stored_name not in changing:
+                    model.maintain(plan)
 
     def count(self, counted: Counters) -> None:
         """Add counts that are written with the next commit."""
-        with self.lock:
-            self.counted.add(counted)
+        self.counted.add(counted)
+        self._published = self.counted.copy()
 
-    def apply(self, plan: CommitPlan, ids: ChunkIds, running: float) -> None:
-        """Change memory as a committed plan says; `running` is the monotonic clock."""
-        models, dropped = {model.stored_name: model for model in self}, frozenset(plan.dropped)
+    def apply(self, plan: CommitPlan, ids: Sequence[int], running: float) -> None:
+        """Change memory as a committed plan says; `ids` are those of its chunks, `running` is the monotonic clock."""
+        models = {model.stored_name: model for model in self}
         with self.lock:
             self.counted.add(plan.counted)
             for name, segment in plan.deleted_windows:
                 if name in models:
                     models[name].forget(segment)
-            if plan.rewritten or plan.dropped or plan.totals:
-                for model in models.values():
-                    model.maintained(plan, ids, dropped)
-            for (name, chunk), number in zip(plan.chunks, ids.chunks, strict=True):
-                added = models[name].enter(chunk, number, running)
-                if chunk.segment == ALL:
-                    self._count_added(models[name].name, added)
+            for name, change in plan.maintenance.items():
+                models[name].log.maintained(change)
+            for (name, chunk), number in zip(plan.chunks, ids, strict=True):
+                self._count_added(models[name].name, models[name].enter(chunk, number, running))
             for batch in plan.ids:
                 models[batch.model].ids.remember(batch.hashes)
             for name, health in plan.health.items():
                 self.common[name].health = health
+        self._published = self.counted.copy()
 
     def _count_added(self, model: str, added: Added) -> None:
         """Count what is known only now: it is written with the next commit, and after a kill may lag by one batch."""
@@ -276,47 +326,15 @@ def _by_segment(held: Sequence[ModelState]) -> dict[Segment, list[ModelState]]:
     return {segment: found[segment] for segment in kept}
 
 
-@dataclass(frozen=True, slots=True)
-class _MeasuredTotals:
-    """The totals of windows as the estimators need them."""
-
-    totals: Sequence[WindowTotals]
-
-    @property
-    def records(self) -> Integers:
-        return np.array([one.records for one in self.totals], dtype=np.int64)
-
-    def mean_confidence(self, *, scaled: bool) -> Floats:
-        return np.array([one.mean_confidence(scaled=scaled) if one.records else 0.0 for one in self.totals])
-
-    def means(self, one: CalibratedEstimator) -> Floats:
-        found = [window.means(one) if window.records else None for window in self.totals]
-        rows = max((len(some) for some in found if some is not None), default=1)
-        return np.array([some if some is not None else [0.0] * rows for some in found], dtype=np.float64).T
-
-    @property
-    def predicted(self) -> Integers:
-        return np.array([one.predicted for one in self.totals], dtype=np.int64)
+def _windows(shards: Mapping[Segment, Sequence[ModelState]]) -> Parts:
+    return [[one.windows[segment] for one in some] for segment, some in shards.items()]
 
 
-def _window_snapshot(
-    shards: Sequence[ModelState], segment: Segment
-) -> tuple[WindowTotals, float | None, float, int, float | None, float | None]:
-    windows = [one.windows[segment] for one in shards]
-    totals = reduce(add, (window.totals() for window in windows))
-    times = [window.times for window in windows if len(window)]
-    newest = max((float(some[-1]) for some in times), default=None)
-    span = 0.0 if newest is None else newest - min(float(some[0]) for some in times)
-    return (
-        totals,
-        newest,
-        span / max(1, totals.records - 1),
-        sum(one.windows.entered(segment) for one in shards),
-        max((one.last_arrival[segment] for one in shards if segment in one.last_arrival), default=None),
-        max((one.earlier_arrival[segment] for one in shards if segment in one.earlier_arrival), default=None),
-    )
+def _latest(found: Iterable[Sequence[float | None]]) -> Floats:
+    """Return the largest value of each, without None; NaN where there is none."""
+    return np.array([max((one for one in some if one is not None), default=math.nan) for some in found])
 
 
 def _oldest(models: Iterable[ModelState]) -> float:
-    windows = (model.windows[segment] for model in models for segment in model.windows)
-    return min((float(window.times[0]) for window in windows if len(window)), default=math.inf)
+    windows = (model.windows[segment].oldest for model in models for segment in model.windows)
+    return min((one for one in windows if one is not None), default=math.inf)

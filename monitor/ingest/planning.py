@@ -75,7 +75,8 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
     counted.records[source, name] += len(records)
     counted.records_future[name] += future
     counted.records_unstored_segment[name] += admitted.unstored
-    plan.chunks.extend((model.stored_name, chunk) for chunk in admitted.chunks)
+    if admitted.chunk is not None:
+        plan.chunks.append((model.stored_name, admitted.chunk))
     plan.deleted_windows.extend((model.stored_name, segment) for segment in admitted.forgotten)
     return records.vectors
 

@@ -1,22 +1,18 @@
 """Restores windows from the state: exactly where they match the configuration; the others are dropped and reported."""
 
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+import math
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic
 
 import msgspec
-import numpy as np
 
 from monitor.config.config import ModelShape
 from monitor.core.input_health import InputHealth
 from monitor.core.segments import ALL, Segment, name_of
-from monitor.core.totals import WindowTotals
-from monitor.core.window import SlidingWindow
 from monitor.ingest.backlog import ProgressLog
 from monitor.ingest.model_state import ModelState
-from monitor.state.commit_plan import COMMON, WindowName, display_name, split_stored_name
-from monitor.state.record_tables import StoredChunk, StoredWindow
+from monitor.state.commit_plan import COMMON, StoredChunk, WindowName, display_name, split_stored_name
 from monitor.state.store import State
 
 # Records added in one call: enough to make the cost per call negligible.
@@ -70,53 +66,77 @@ def restore_shard(state: State, models: Mapping[str, ModelState]) -> list[Window
 def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[WindowName, str]) -> None:
     """Restore windows and ids. Adds to `dropped`."""
     named = {model.stored_name: model for model in models}
-    progress, windows, records = ProgressLog(monotonic()), sum(name in named for name, _ in state.window_names()), 0
-    for done, stored in enumerate(state.windows(named), 1):
-        records += sum(len(one.chunk.at) for one in stored.chunks)
-        counts = f"{done:,} of {windows:,} windows done, with {records:,} records"
-        progress.report(monotonic(), f"rebuilding windows: {counts}; no estimates until this ends")
-        model, segment = named[stored.name[0]], stored.name[1]
-        if stored.name not in dropped and _has_other_classes(stored, model):
-            dropped[stored.name] = "its records are of another number of classes"
-        if stored.name in dropped:
+    progress, done, records = ProgressLog(monotonic()), 0, state.stored_records(named)
+    for name, model in named.items():
+        without = {segment for stored, segment in dropped if stored == name}
+        if ALL in without:
             continue
-        _rebuild(model.windows.place(segment, _last_arrival(stored)), stored)
-        if stored.chunks:
-            model.earlier_arrival[segment] = _last_arrival(stored)
-        log = model.log(segment)
-        for one in stored.chunks:
-            log.added(one.number, one.newest, len(one.chunk.at), one.chunk.arrived)
-        log.since_totals = sum(len(one.chunk.at) for one in stored.chunks if one.number > stored.through)
-        log.has_totals = stored.totals is not None
-        log.restamped = not _in_order(stored.chunks)
-    for batch in state.ids(named):
-        named[batch.model].ids.remember(batch.hashes, batch.number)
+        for batch in _batches(state.chunks(name, without)):
+            done += sum(len(one.chunk.at) for one in batch)
+            progress.report(
+                monotonic(), f"rebuilding windows: {done:,} of {records:,} records; no estimates until this ends"
+            )
+            if any(one.chunk.vectors.shape[1] != len(model.options.reference.classes) for one in batch):
+                model.clear()
+                reason = "its records are of another number of classes"
+                dropped.update(dict.fromkeys((one for one in state.window_names() if one[0] == name), reason))
+                break
+            model.restore(batch)
+        else:
+            names = (one for stored, one in state.window_names() if stored == name)
+            model.restored(segment for segment in names if segment not in without)
+    for ids in state.ids(named):
+        named[ids.model].ids.remember(ids.hashes, ids.number)
+
+
+def _batches(chunks: Iterable[StoredChunk]) -> Iterator[list[StoredChunk]]:
+    """Group chunks that can be added in one call: the arrival time matters only where the clock went back."""
+    batch: list[StoredChunk] = []
+    records, arrived = 0, -math.inf
+    for one in chunks:
+        back = one.chunk.arrived < arrived
+        if batch and (back or records >= _AT_ONCE):
+            yield batch
+            batch, records = [], 0
+        batch.append(one)
+        records += len(one.chunk.at)
+        arrived = one.chunk.arrived
+        if back:
+            yield batch
+            batch, records = [], 0
+    if batch:
+        yield batch
 
 
 def _unusable_windows(state: State, models: Mapping[str, ModelState], sharded: Container[str]) -> dict[WindowName, str]:
     """Return the stored windows that cannot be used, with reasons."""
     reasons = _reasons(state, models)
-    dropped, segments = dict[WindowName, str](), Counter[str]()
-    for name in state.window_names():
-        stored, segment = name
+    dropped, kept = dict[WindowName, str](), dict[str, list[Segment]]()
+    for stored, segment in state.window_names():
         model, shard = split_stored_name(stored)
-        reason = reasons.get(model) or _reason_for_window(segment, models.get(model), segments[stored])
+        reason = reasons.get(model) or _reason_for_window(segment, models.get(model))
         if shard != COMMON and shard[0] not in sharded:
             reason = f"the source {shard[0]} is no longer configured"
-        if reason is None:
-            segments[stored] += segment != ALL
-        else:
-            dropped[name] = reason
+        if reason is not None:
+            dropped[stored, segment] = reason
+        elif segment != ALL:
+            kept.setdefault(stored, []).append(segment)
+    for stored, segments in kept.items():
+        most = models[split_stored_name(stored)[0]].options.segmentation.most_segments
+        if len(segments) > most:
+            arrivals = state.last_arrivals(stored)
+            segments.sort(key=lambda one: arrivals.get(one, -math.inf), reverse=True)
+            dropped.update(
+                dict.fromkeys(((stored, one) for one in segments[most:]), f"the limit is {most} segments now")
+            )
     return dropped
 
 
-def _reason_for_window(segment: Segment, model: ModelState | None, segments: int) -> str | None:
+def _reason_for_window(segment: Segment, model: ModelState | None) -> str | None:
     if model is None:
         return "the model is no longer configured"
     if not model.holds(segment):
         return f"records are no longer split by {', '.join(field for field, _ in segment)}"
-    if segment != ALL and segments >= model.options.segmentation.most_segments:
-        return f"the limit is {model.options.segmentation.most_segments} segments now"
     return None
 
 
@@ -133,52 +153,3 @@ def _reasons(state: State, models: Mapping[str, ModelState]) -> dict[str, str]:
         if reason is not None:
             found[name] = reason
     return found
-
-
-def _rebuild(window: SlidingWindow, stored: StoredWindow) -> None:
-    chunks = stored.chunks
-    if stored.totals is not None and _in_order(chunks):
-        counted = [one for one in chunks if one.number <= stored.through]
-        if _load(window, counted, stored.totals):
-            chunks = chunks[len(counted) :]
-    for run in _runs(chunks):
-        vectors = np.concatenate([one.chunk.vectors for one in run])
-        window.add(vectors, np.concatenate([one.chunk.at for one in run]), run[-1].chunk.arrived)
-
-
-def _load(window: SlidingWindow, chunks: list[StoredChunk], content: bytes) -> bool:
-    try:
-        totals = WindowTotals.from_bytes(window.gauge, content)
-    except ValueError:
-        return False  # totals of another reference; the records are still valid
-    if not chunks:
-        return False
-    vectors = np.concatenate([one.chunk.vectors for one in chunks])
-    return window.load(vectors, np.concatenate([one.chunk.at for one in chunks]), totals)
-
-
-def _runs(chunks: list[StoredChunk]) -> list[list[StoredChunk]]:
-    """Group chunks that can be added in one call: the arrival time matters only where the clock went back."""
-    runs: list[list[StoredChunk]] = []
-    size = 0
-    for one in chunks:
-        if not runs or one.chunk.arrived < runs[-1][-1].chunk.arrived or size >= _AT_ONCE:
-            runs.append([])
-            size = 0
-        runs[-1].append(one)
-        size += len(one.chunk.at)
-    return runs
-
-
-def _in_order(chunks: list[StoredChunk]) -> bool:
-    arrivals = [one.chunk.arrived for one in chunks]
-    return arrivals == sorted(arrivals)
-
-
-def _has_other_classes(stored: StoredWindow, model: ModelState) -> bool:
-    classes = len(model.options.reference.classes)
-    return any(one.chunk.vectors.shape[1] != classes for one in stored.chunks)
-
-
-def _last_arrival(stored: StoredWindow) -> float:
-    return stored.chunks[-1].chunk.arrived if stored.chunks else 0.0

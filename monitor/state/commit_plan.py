@@ -4,17 +4,19 @@ A shard is the unit that moves between processes, such as a Kafka partition. Sou
 shard, whose records are stored under the model's name alone.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from itertools import takewhile
+from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from monitor.core.history import Frame, Place
 from monitor.core.input_health import InputHealth
 from monitor.core.recent_ids import Hashes
-from monitor.core.segments import Chunk, Segment
-from monitor.core.window import SlidingWindow
+from monitor.core.scores import Floats, Integers
+from monitor.core.segments import ALL, Chunk, ModelWindows, Segment
 from monitor.records.record_batch import Pointer
 
 Shard = tuple[str, str]
@@ -26,11 +28,12 @@ COMMON: Shard = ("", "")
 # A control character: it cannot appear in a model or source name.
 _BETWEEN = "\x1f"
 
-WORTH_TOTALS = 20_000
-"""Records from which on totals are stored: smaller windows are recomputed in milliseconds."""
-_FEWEST_CHUNKS = 64
-_RECORDS_A_CHUNK = 64
-_CHUNK_RECORDS = 10_000
+# The largest merged chunk, in records and in numbers (4 MiB): a merge must not delay a commit noticeably.
+_MOST_RECORDS, _MOST_NUMBERS = 1 << 16, 1 << 20
+# How many chunks of one size are merged into one of the next: a record is rewritten at most three times for this.
+_FAN = 128
+# Stored records beyond twice those that some window holds.
+_SPARE_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +159,35 @@ class IdBatch(NamedTuple):
     hashes: Hashes
 
 
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """A chunk with what the state knows beside its records."""
+
+    chunk: Chunk
+    arrivals: Floats
+    """By segment of the chunk, the last arrival of its records."""
+    number: int = 0
+    """Its id."""
+
+
+@dataclass(slots=True)
+class Maintenance:
+    """Changes to the stored chunks of a model and shard. Only records that no window holds disappear."""
+
+    deleted: list[int] = field(default_factory=list)
+    """Ids of chunks that are empty, or that became part of another."""
+    rewritten: list[StoredChunk] = field(default_factory=list)
+    """Chunks that replace those of the same id."""
+
+
 @dataclass(slots=True)
 class CommitPlan:
     """One transaction. Nothing in memory changes before it is committed."""
 
     chunks: list[tuple[str, Chunk]] = field(default_factory=list)
     """Records to enter windows, each with the stored name of its model; in this order."""
-    dropped: list[int] = field(default_factory=list)
-    """Ids of chunks that no window needs any more."""
-    totals: dict[WindowName, bytes | None] = field(default_factory=dict)
-    """Totals up to the last chunk committed before, so that a restart need not recompute them; None deletes them."""
-    rewritten: dict[WindowName, list[Chunk]] = field(default_factory=dict)
-    """Windows whose chunks are compacted: replaced by fewer, larger ones."""
+    maintenance: dict[str, Maintenance] = field(default_factory=dict)
+    """Changes to chunks committed before, by the stored name of the model."""
     deleted_windows: list[WindowName] = field(default_factory=list)
     """Before anything else is written."""
     ids: list[IdBatch] = field(default_factory=list)
@@ -191,86 +211,120 @@ class CommitPlan:
     events: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkIds:
-    """The ids given to the chunks of a plan."""
-
-    chunks: list[int]
-    rewritten: dict[WindowName, list[int]]
+_LOGGED = np.dtype([("start", "i8"), ("id", "i8"), ("stored", "i8"), ("live", "i8"), ("arrived", "f8")])
+"""Of a chunk: the arrival number of its first record, its id, its records, those that some window holds, its arrival."""
 
 
-@dataclass(slots=True)
-class WindowLog:
-    """The stored chunks of one window, oldest first.
+class ChunkLog:
+    """The stored chunks of a model and shard, in order of arrival, and how many of their records some window still holds.
 
-    A chunk whose newest record is older than the window's oldest is not needed: a window is its latest records by time,
-    so dropping the chunk does not change the result of a restart.
+    A restart replays the chunks. A window is its latest records by time. So records that no window holds may be missing
+    from the replay or not: the windows are the same. Only after the clock was set back this is not so: then the chunks
+    are rewritten with the changed times before any record is left out.
     """
 
-    name: WindowName
-    chunks: deque[tuple[int, float, int]] = field(default_factory=deque)
-    """Id, newest event time and record count of each."""
-    stored: int = 0
-    """Records in all chunks."""
-    since_totals: int = 0
-    """Records since totals were stored."""
-    arrived: float = 0.0
-    """Time of the last arrival."""
-    has_totals: bool = False
-    """Whether totals are stored."""
-    restamped: bool = False
-    """Whether the window changed the times of stored records: a compaction must write them before any chunk is dropped."""
+    def __init__(self, name: str, classes: int) -> None:
+        self.name = name
+        """The stored name of the model."""
+        self.restamped = False
+        """Whether the times of stored records changed."""
+        self._most = max(1, min(_MOST_RECORDS, _MOST_NUMBERS // classes))
+        self._chunks, self._count = np.empty(0, dtype=_LOGGED), 0
+        self._arrived = 0.0
+        """The last arrival."""
+        self._settled = True
+        """Whether there is nothing to do."""
 
-    def added(self, number: int, newest: float, records: int, arrived: float) -> None:
-        """Add a committed chunk."""
-        self.chunks.append((number, newest, records))
-        self.stored += records
-        self.since_totals += records
-        self.arrived = arrived
+    def added(self, number: int, start: int, records: int, arrived: float) -> None:
+        """Add a committed chunk; `number` is its id, and `start` the arrival number of its first record."""
+        if self._count == len(self._chunks):
+            self._chunks = np.concatenate([self._chunks, np.empty(max(64, self._count), dtype=_LOGGED)])
+        self._chunks[self._count] = start, number, records, records, arrived
+        self._count += 1
+        self._arrived, self._settled = arrived, False
 
-    def maintain(self, window: SlidingWindow, plan: CommitPlan, *, stopping: bool = False) -> None:
-        """Plan the maintenance of the chunks. Called between batches, when window and disk agree."""
-        too_many = len(self.chunks) > max(_FEWEST_CHUNKS, len(window) // _RECORDS_A_CHUNK)
-        if self.restamped or too_many or self.stored > 2 * len(window) + _CHUNK_RECORDS:
-            plan.rewritten[self.name] = self._rechunked(window)
+    def maintain(self, windows: ModelWindows, plan: CommitPlan) -> None:
+        """Plan the maintenance. Called between batches, when windows and disk agree."""
+        chunks = self._chunks[: self._count]
+        if len(freed := windows.take_freed()):
+            places = np.searchsorted(chunks["start"], freed, side="right") - 1
+            chunks["live"] -= np.bincount(places, minlength=self._count)
+            self._settled = False
+        if self._settled and not self.restamped:
             return
-        with_totals = len(window) >= WORTH_TOTALS
-        # Stored totals include all records of that time, so no chunk is dropped before new totals are written.
-        if with_totals and not stopping and self.since_totals < len(window) // 4:
-            return
-        oldest = float(window.times[0]) if len(window) else float("inf")
-        plan.dropped.extend(number for number, _, _ in takewhile(lambda chunk: chunk[1] < oldest, self.chunks))
-        if self.has_totals and not with_totals:
-            # They include records that may be dropped now.
-            plan.totals[self.name] = None
-        elif with_totals and self.since_totals:
-            # A window refilled since then is not worth measuring before an estimate is needed.
-            is_new = self.since_totals >= len(window) and not stopping
-            plan.totals[self.name] = None if is_new else window.totals().to_bytes()
+        change, held = Maintenance(chunks["id"][chunks["live"] == 0].tolist()), np.flatnonzero(chunks["live"])
+        if self.restamped:
+            change.rewritten = self._rewritten(windows, chunks[held])
+        elif (run := self._run(chunks[held])) is not None:
+            first, end = int(held[run.start]), int(held[run.stop - 1]) + 1
+            change.rewritten = [self._merged(windows, first, end)]
+            change.deleted += chunks["id"][held[run][1:]].tolist()
+        if change.deleted or change.rewritten or self.restamped:
+            plan.maintenance[self.name] = change
+        else:
+            self._settled = True
 
-    def maintained(self, plan: CommitPlan, ids: ChunkIds, dropped: frozenset[int]) -> None:
-        """Apply a committed plan; `dropped` are its dropped chunks."""
-        if self.name in plan.rewritten:
-            chunks, numbers = plan.rewritten[self.name], ids.rewritten[self.name]
-            self.chunks = deque((n, float(c.at.max()), len(c.at)) for n, c in zip(numbers, chunks, strict=True))
-            self.restamped = self.has_totals = False
-            # The totals were deleted with the old chunks; write new ones at the next opportunity.
-            self.stored = self.since_totals = sum(records for _, _, records in self.chunks)
-            return
-        while self.chunks and self.chunks[0][0] in dropped:
-            self.stored -= self.chunks.popleft()[2]
-        if self.name in plan.totals:
-            self.since_totals, self.has_totals = 0, plan.totals[self.name] is not None
+    def maintained(self, change: Maintenance) -> None:
+        """Apply committed maintenance."""
+        chunks = self._chunks[: self._count]
+        for one in change.rewritten:
+            place = int(np.flatnonzero(chunks["id"] == one.number)[0])
+            chunks["stored"][place] = chunks["live"][place] = len(one.chunk.at)
+            chunks["arrived"][place] = one.chunk.arrived
+        self._chunks = chunks[~np.isin(chunks["id"], change.deleted)]
+        self._count = len(self._chunks)
+        self.restamped = False
 
-    def _rechunked(self, window: SlidingWindow) -> list[Chunk]:
-        """Split a whole window into chunks, oldest first."""
-        vectors, times = window.vectors(), window.times.copy()
+    def _run(self, chunks: NDArray[np.void]) -> slice | None:
+        """Return neighbouring chunks to merge: mostly unneeded ones, or small and many ones."""
+        stored, live = chunks["stored"], chunks["live"]
+        if stored.sum() > 2 * live.sum() + _SPARE_RECORDS:
+            # The newest chunk may soon be unneeded as a whole.
+            for run in _runs(2 * live[:-1] < stored[:-1]):
+                return self._limited(live, run)
+        most, smallest = max(2, self._most // 2), 1
+        while smallest < most:
+            size = min(smallest * _FAN, most)
+            for run in _runs(live < size):
+                alike = np.flatnonzero(live[run] >= smallest)
+                if len(alike) >= _FAN:
+                    return self._limited(live, slice(run.start, run.start + int(alike[-1]) + 1))
+            smallest = size
+        return None
+
+    def _limited(self, live: Integers, run: slice) -> slice:
+        """Return a run, shortened to what one commit may write; at least one chunk."""
+        fitting = int(np.count_nonzero(np.cumsum(live[run]) <= self._most))
+        return slice(run.start, run.start + max(1, fitting))
+
+    def _merged(self, windows: ModelWindows, first: int, end: int) -> StoredChunk:
+        """Return the records of some chunks as one."""
+        chunks = self._chunks[first:end]
+        stop = int(self._chunks["start"][end]) if end < self._count else windows.next_arrival
+        records = windows.live(int(chunks["start"][0]), stop)
+        return _stored(windows, records, float(chunks["arrived"].max()), int(chunks["id"][0]))
+
+    def _rewritten(self, windows: ModelWindows, chunks: NDArray[np.void]) -> list[StoredChunk]:
+        """Return all records, in the same chunks."""
+        records = windows.live(0, windows.next_arrival)
+        ends = np.cumsum(chunks["live"]).tolist()
+        parts = zip(chunks["id"].tolist(), [0, *ends], ends, strict=False)
         return [
-            Chunk(
-                self.name[1],
-                self.arrived,
-                times[start : start + _CHUNK_RECORDS],
-                vectors[start : start + _CHUNK_RECORDS],
-            )
-            for start in range(0, len(times), _CHUNK_RECORDS)
+            _stored(windows, _part(records, slice(start, end)), self._arrived, number) for number, start, end in parts
         ]
+
+
+def _part(chunk: Chunk, rows: slice) -> Chunk:
+    return replace(chunk, at=chunk.at[rows], vectors=chunk.vectors[rows], codes=chunk.codes[rows])
+
+
+def _stored(windows: ModelWindows, records: Chunk, arrived: float, number: int) -> StoredChunk:
+    seen = (arrived if segment == ALL else windows.last_seen(segment) for segment in records.segments)
+    arrivals = np.fromiter(seen, dtype=np.float64, count=len(records.segments))
+    return StoredChunk(replace(records, arrived=arrived), arrivals, number)
+
+
+def _runs(these: NDArray[np.bool_]) -> Iterator[slice]:
+    """Yield each run of true values."""
+    edges = np.flatnonzero(np.diff(these, prepend=False, append=False)).tolist()
+    yield from map(slice, edges[::2], edges[1::2])

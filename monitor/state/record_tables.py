@@ -1,19 +1,26 @@
-"""The tables of records: windows as chunks with checksums, their totals, and the id hashes."""
+"""The tables of records: windows, the chunks with their records, and the id hashes.
+
+A chunk belongs to the window of all records of its model and shard. Its column `segments` lists the other windows of its
+records: their number (4 bytes), their ids (4 bytes each) and last arrivals (8 bytes each), and then, for each record and
+split, 0 or the place of a window in that list counted from 1 (2 bytes; 4 if there are many). If the chunk's own window is
+in that list, only the records with its place are in it; otherwise all are. A chunk of schema version 3 or older has an empty
+list, and its own window may be any.
+"""
 
 import sqlite3
 import struct
 import zlib
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from monitor.core.recent_ids import Hashes
-from monitor.core.segments import Chunk, Segment
-from monitor.state.commit_plan import ChunkIds, CommitPlan, IdBatch, WindowName
+from monitor.core.segments import ALL, Chunk, Segment
+from monitor.state.commit_plan import CommitPlan, IdBatch, StoredChunk, WindowName
 
-_NO_TIME = -1e308
 _ID_BYTES_AT_ONCE = 1 << 19
 
 
@@ -22,134 +29,167 @@ def checksum(content: bytes, *beside: str | float | bytes) -> int:
     return zlib.crc32(content, zlib.crc32(repr(beside).encode()))
 
 
-@dataclass(frozen=True, slots=True)
-class StoredChunk:
-    """A chunk as read from disk."""
-
-    number: int
-    chunk: Chunk
-    newest: float
-
-
-@dataclass(slots=True)
-class StoredWindow:
-    """A window as read from disk."""
-
-    name: WindowName
-    chunks: list[StoredChunk] = field(default_factory=list)
-    """In order of arrival."""
-    damaged: list[int] = field(default_factory=list)
-    """Ids of chunks with a checksum mismatch."""
-    totals: bytes | None = None
-    through: int = 0
-    """The last chunk included in the totals."""
-
-
 class WindowTable:
-    """Reads and writes windows. Writes happen within a transaction."""
+    """Reads and writes windows and chunks. Writes happen within a transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._numbers: dict[WindowName, int] = {}
+        self._numbers: dict[str, dict[Segment, int]] = {}
+        """The ids of the windows, by stored name of the model."""
         self.load()
 
     def load(self) -> None:
         """Load the window ids; also after a rollback."""
-        rows = self._connection.execute("SELECT id, model, segment FROM windows")
-        self._numbers = {(model, _segment(segment)): number for number, model, segment in rows}
+        self._numbers = {}
+        for number, model, segment in self._connection.execute("SELECT id, model, segment FROM windows"):
+            self._numbers.setdefault(model, {})[_segment(segment)] = number
 
     def names(self) -> list[WindowName]:
-        """Return the window names, latest arrivals first."""
-        rows = self._connection.execute(
-            "SELECT model, segment, max(arrived) FROM windows"
-            " LEFT JOIN chunks ON window = windows.id GROUP BY windows.id ORDER BY 3 DESC"
-        )
-        return [(model, _segment(segment)) for model, segment, _ in rows]
+        """Return the window names, sorted."""
+        return sorted((model, segment) for model, segments in self._numbers.items() for segment in segments)
 
-    def read(self, models: Container[str] | None = None) -> Iterator[StoredWindow]:
-        """Yield the windows of some models, or of all, without damaged chunks."""
-        for name, number in sorted(self._numbers.items()):
-            if models is not None and name[0] not in models:
-                continue
-            window = StoredWindow(name)
-            rows = self._connection.execute(
-                "SELECT id, arrived, newest, records, crc, content FROM chunks WHERE window = ? ORDER BY id", (number,)
-            )
-            for chunk, arrived, newest, records, crc, content in rows:
-                if crc != _crc_or_none(number, arrived, newest, records, content):
-                    window.damaged.append(chunk)
-                    continue
+    def records(self, models: Container[str]) -> int:
+        """Return the number of stored records of some models."""
+        rows = self._connection.execute(
+            "SELECT model, sum(records) FROM chunks JOIN windows ON window = windows.id GROUP BY model"
+        )
+        return sum(int(records) for model, records in rows if model in models)
+
+    def read(self, model: str, without: Container[Segment] = ()) -> Iterator[StoredChunk | int]:
+        """Yield the chunks of a model in order of arrival, as if some windows did not exist; ids of damaged chunks."""
+        windows = {number: one for one, number in self._numbers.get(model, {}).items() if one not in without}
+        # The ids first: sorting the chunks themselves would hold them all in memory.
+        numbers = self._connection.execute(
+            "SELECT chunks.id FROM windows JOIN chunks ON window = windows.id WHERE model = ? ORDER BY chunks.id",
+            (model,),
+        ).fetchall()
+        for (number,) in numbers:
+            window, arrived, newest, records, crc, content, segments = self._connection.execute(
+                "SELECT window, arrived, newest, records, crc, content, segments FROM chunks WHERE id = ?", (number,)
+            ).fetchone()
+            if crc != _crc_or_none(window, arrived, newest, records, content, segments):
+                yield number
+            elif window in windows:
                 at = np.frombuffer(content, dtype="<f8", count=records)
                 vectors = np.frombuffer(content, dtype="<f4", offset=8 * records).reshape(records, -1)
-                window.chunks.append(StoredChunk(chunk, Chunk(name[1], arrived, at, vectors), newest))
-            totals = self._connection.execute(
-                "SELECT through, crc, content FROM totals WHERE window = ?", (number,)
-            ).fetchone()
-            # The totals include the records of damaged chunks.
-            if totals is not None and not window.damaged:
-                through, crc, content = totals
-                if isinstance(content, bytes) and checksum(content, number, through) == crc:
-                    window.through, window.totals = through, content
-            yield window
+                chunk = Chunk(arrived, at, vectors, *_memberships(windows[window], records))
+                yield _with_segments(
+                    StoredChunk(chunk, np.full(len(chunk.segments), arrived), number), segments, windows
+                )
 
-    def write(self, plan: CommitPlan) -> ChunkIds:
-        """Write the windows of a plan."""
+    def write(self, plan: CommitPlan) -> list[int]:
+        """Write the windows of a plan; return the ids of its chunks."""
         self.delete(plan.deleted_windows)
-        self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in plan.dropped))
-        for name, content in plan.totals.items():
-            self._write_totals(self._number(name), content)
-        rewritten = {}
-        for name, chunks in plan.rewritten.items():
-            self._empty(self._number(name))
-            rewritten[name] = [self._write_chunk(name[0], chunk) for chunk in chunks]
-        return ChunkIds([self._write_chunk(model, chunk) for model, chunk in plan.chunks], rewritten)
+        for model, change in plan.maintenance.items():
+            self.delete_chunks([*change.deleted, *(one.number for one in change.rewritten)])
+            for one in change.rewritten:
+                self._write_chunk(model, one)
+        return [
+            self._write_chunk(model, StoredChunk(chunk, np.full(len(chunk.segments), chunk.arrived)))
+            for model, chunk in plan.chunks
+        ]
 
-    def delete(self, windows: list[WindowName]) -> None:
-        """Delete windows with their chunks and totals."""
-        for name in windows:
-            number = self._numbers.pop(name, None)
+    def delete(self, windows: Iterable[WindowName]) -> None:
+        """Delete windows. Their ids are never used again, so that chunks may still contain them."""
+        for model, segment in windows:
+            number = self._numbers.get(model, {}).pop(segment, None)
             if number is not None:
-                self._empty(number)
+                self._connection.execute("DELETE FROM chunks WHERE window = ?", (number,))
                 self._connection.execute("DELETE FROM windows WHERE id = ?", (number,))
 
-    def delete_damaged(self, window: StoredWindow) -> None:
-        """Delete the damaged chunks of a window, and its totals."""
-        self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in window.damaged))
-        self._write_totals(self._numbers[window.name], None)
+    def delete_chunks(self, numbers: Sequence[int]) -> None:
+        """Delete chunks."""
+        self._connection.executemany("DELETE FROM chunks WHERE id = ?", ((number,) for number in numbers))
 
-    def _number(self, name: WindowName) -> int:
+    def _number(self, model: str, segment: Segment) -> int:
         """Return the id of a window, creating it if necessary."""
-        if name not in self._numbers:
-            model, text = name[0], msgspec.json.encode(name[1]).decode()
+        numbers = self._numbers.setdefault(model, {})
+        if segment not in numbers:
+            text = msgspec.json.encode(segment).decode()
             cursor = self._connection.execute(
                 "INSERT INTO windows(model, segment, crc) VALUES (?, ?, ?)", (model, text, checksum(b"", model, text))
             )
-            self._numbers[name] = int(cursor.lastrowid or 0)
-        return self._numbers[name]
+            numbers[segment] = int(cursor.lastrowid or 0)
+        return numbers[segment]
 
-    def _empty(self, window: int) -> None:
-        self._connection.execute("DELETE FROM chunks WHERE window = ?", (window,))
-        self._write_totals(window, None)
-
-    def _write_totals(self, window: int, content: bytes | None) -> None:
-        if content is None:
-            self._connection.execute("DELETE FROM totals WHERE window = ?", (window,))
-            return
-        last = "SELECT coalesce(max(id), 0) FROM chunks WHERE window = ?"
-        (through,) = self._connection.execute(last, (window,)).fetchone()
-        row = (window, through, checksum(content, window, through), content)
-        self._connection.execute("INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?)", row)
-
-    def _write_chunk(self, model: str, chunk: Chunk) -> int:
-        window, records = self._number((model, chunk.segment)), len(chunk.at)
-        newest = float(chunk.at.max()) if records else _NO_TIME
+    def _write_chunk(self, model: str, stored: StoredChunk) -> int:
+        """Write a chunk, under its id or a new one; return the id."""
+        chunk, window, records = stored.chunk, self._number(model, ALL), len(stored.chunk.at)
+        newest = float(chunk.at.max())
         content = chunk.at.astype("<f8").tobytes() + np.ascontiguousarray(chunk.vectors, dtype="<f4").tobytes()
-        crc = _crc(window, chunk.arrived, newest, records, content)
+        segments = b""
+        if chunk.segments:
+            numbers = np.array([self._number(model, segment) for segment in chunk.segments], dtype="<u4")
+            codes = (chunk.codes + 1).astype(_width(len(numbers)))
+            segments = struct.pack("<I", len(numbers)) + b"".join(
+                (numbers.tobytes(), stored.arrivals.astype("<f8").tobytes(), codes.tobytes())
+            )
+        crc = _crc(window, chunk.arrived, newest, records, content, segments)
         cursor = self._connection.execute(
-            "INSERT INTO chunks(window, arrived, newest, records, crc, content) VALUES (?, ?, ?, ?, ?, ?)",
-            (window, chunk.arrived, newest, records, crc, content),
+            "INSERT INTO chunks(id, window, arrived, newest, records, crc, content, segments) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (stored.number or None, window, chunk.arrived, newest, records, crc, content, segments),
         )
         return int(cursor.lastrowid or 0)
+
+
+def _memberships(window: Segment, records: int) -> tuple[tuple[Segment, ...], NDArray[np.int32]]:
+    """Return segments and codes of records that are all in one window."""
+    if window == ALL:
+        return (), np.empty((records, 0), dtype=np.int32)
+    # Not in the window of all records.
+    return (window, ALL), np.zeros((records, 1), dtype=np.int32)
+
+
+def _width(windows: int) -> str:
+    """Return the type of the codes."""
+    return "<u2" if windows < 1 << 16 else "<u4"
+
+
+def _with_segments(stored: StoredChunk, content: bytes, windows: dict[int, Segment]) -> StoredChunk:
+    """Return a chunk with the content of its column `segments`; unknown windows are left out."""
+    if not content:
+        return stored
+    (count,) = struct.unpack_from("<I", content)
+    numbers = np.frombuffer(content, dtype="<u4", count=count, offset=4)
+    arrivals = np.frombuffer(content, dtype="<f8", count=count, offset=4 + 4 * count)
+    codes = np.frombuffer(content, dtype=_width(count), offset=4 + 12 * count).reshape(len(stored.chunk.at), -1)
+    known = [place for place, number in enumerate(numbers.tolist()) if number in windows]
+    # From a place counted from 1, 0 for none, to the index of a known window, -1 for none.
+    index = np.full(count + 1, -1, dtype=np.int32)
+    index[np.array(known, dtype=np.int64) + 1] = np.arange(len(known))
+    segments = tuple(windows[int(numbers[place])] for place in known)
+    codes = index[codes] if known else np.empty((len(codes), 0), dtype=np.int32)
+    return replace(stored, chunk=replace(stored.chunk, segments=segments, codes=codes), arrivals=arrivals[known])
+
+
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """Return chunks as one, in this order, with the arrival of the last."""
+    if len(chunks) == 1:
+        return chunks[0]
+    everywhere = not any(ALL in chunk.segments for chunk in chunks)
+    segments = dict.fromkeys(() if everywhere else (ALL,)) | dict.fromkeys(s for one in chunks for s in one.segments)
+    places = {segment: place for place, segment in enumerate(segments)}
+    columns: dict[tuple[str, ...], int] = {}
+    for segment in segments:
+        columns.setdefault(_split_of(segment), len(columns))
+    codes = np.full((sum(len(one.at) for one in chunks), len(columns)), -1, dtype=np.int32)
+    end = 0
+    for one in chunks:
+        start, end = end, end + len(one.at)
+        if not everywhere and ALL not in one.segments:
+            codes[start:end, columns[()]] = places[ALL]
+        if one.segments:
+            column = np.array([columns[_split_of(segment)] for segment in one.segments])
+            place = np.array([places[segment] for segment in one.segments], dtype=np.int32)
+            rows, old = np.nonzero(one.codes >= 0)
+            code = one.codes[rows, old]
+            codes[start + rows, column[code]] = place[code]
+    at, vectors = (np.concatenate([getattr(one, name) for one in chunks]) for name in ("at", "vectors"))
+    return Chunk(chunks[-1].arrived, at, vectors, tuple(segments), codes)
+
+
+def _split_of(segment: Segment) -> tuple[str, ...]:
+    return tuple(name for name, _ in segment)
 
 
 def check_windows(connection: sqlite3.Connection) -> None:
@@ -163,15 +203,20 @@ def check_windows(connection: sqlite3.Connection) -> None:
         raise ValueError("some chunks belong to no window")
 
 
-def _crc(window: int, arrived: float, newest: float, records: int, content: bytes) -> int:
-    return zlib.crc32(content, zlib.crc32(struct.pack("<qddq", window, arrived, newest, records)))
+def _crc(window: int, arrived: float, newest: float, records: int, content: bytes, segments: bytes) -> int:
+    head = zlib.crc32(struct.pack("<qddq", window, arrived, newest, records))
+    return zlib.crc32(segments, zlib.crc32(content, head))
 
 
-def _crc_or_none(window: int, arrived: object, newest: object, records: object, content: object) -> int | None:
+def _crc_or_none(
+    window: int, arrived: object, newest: object, records: object, content: object, segments: object
+) -> int | None:
     """Return the checksum of a row as read: a flipped bit may also change the type of a value."""
     if not (isinstance(arrived, float) and isinstance(newest, float) and isinstance(records, int)):
         return None
-    return _crc(window, arrived, newest, records, content) if isinstance(content, bytes) else None
+    if not (isinstance(content, bytes) and isinstance(segments, bytes)):
+        return None
+    return _crc(window, arrived, newest, records, content, segments)
 
 
 def _segment(text: str) -> Segment:

@@ -8,11 +8,11 @@ from functools import cache
 from monitor.state.record_tables import checksum
 
 APPLICATION = 0x63_70_63_6D  # "cpcm", the application id in the file header
-_SUMS_SINCE = 3
-"""The first schema version with table checksums."""
+_SUMS_SINCE, _TOTALS_UNTIL = 3, 3
+"""The first schema version with table checksums, and the last with totals."""
 
 
-# The tables with checksums, and the row number of each; 0 where rows have none.
+# The tables with checksums, and the row number of each; 0 where rows have none. The table of totals is gone.
 _SUMMED = {
     "models": "0",
     "windows": "id",
@@ -92,6 +92,12 @@ STEPS: tuple[str, ...] = (
     {"".join(_summed(*one) for one in _SUMMED.items())}
     UPDATE checksums SET last = coalesce((SELECT seq FROM sqlite_sequence WHERE sqlite_sequence.name = checksums.name), last);
     """,  # noqa: S608 - our own
+    # A record is stored once, with all its windows; before, once in each window. Such chunks stay valid.
+    """
+    ALTER TABLE chunks ADD COLUMN segments BLOB NOT NULL DEFAULT x'';
+    DROP TABLE totals;
+    DELETE FROM checksums WHERE name = 'totals';
+    """,
 )
 
 
@@ -118,14 +124,16 @@ def schemas(steps: tuple[str, ...]) -> list[list[tuple[str, ...]]]:
 
 def check_sums(connection: sqlite3.Connection) -> None:
     """Raise ValueError when rows of a table are missing or out of date."""
-    if version_of(connection) < _SUMS_SINCE:
+    version = version_of(connection)
+    if version < _SUMS_SINCE:
         return
+    tables = {table: number for table, number in _SUMMED.items() if table != "totals" or version <= _TOTALS_UNTIL}
     sequences = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
     expected = {name: sums for name, *sums in connection.execute("SELECT * FROM checksums")}
     whole = all(isinstance(value, int) for sums in expected.values() for value in sums)
-    if not whole or expected.keys() != {"commits", *_SUMMED}:
+    if not whole or expected.keys() != {"commits", *tables}:
         raise ValueError("the table checksums does not have one row per table")
-    for table, number in _SUMMED.items():
+    for table, number in tables.items():
         query = f"SELECT count(*), coalesce(sum(crc), 0), coalesce(sum({number}), 0) FROM {table} NOT INDEXED"  # noqa: S608
         *sums, last = expected[table]
         if list(connection.execute(query).fetchone()) != sums:

@@ -9,16 +9,18 @@ from pathlib import Path
 
 import msgspec
 
+from monitor.core.segments import Segment
 from monitor.errors import Problem, StateLost, StatePaused
 from monitor.records.record_batch import Pointer
 from monitor.state.commit_plan import (
-    ChunkIds,
     CommitPlan,
     HistoryRow,
     IdBatch,
     RejectionEntry,
+    StoredChunk,
     StoredCounters,
     WindowName,
+    display_name,
 )
 from monitor.state.database import (
     BACKUPS,
@@ -32,7 +34,7 @@ from monitor.state.database import (
     translated,
 )
 from monitor.state.evaluation_history import read_history, write_history
-from monitor.state.record_tables import StoredWindow, WindowTable, check_windows, checksum, read_ids, write_ids
+from monitor.state.record_tables import WindowTable, check_windows, checksum, read_ids, write_ids
 from monitor.state.schema import check_sums
 from monitor.state.state_folder import StateFolder, check_folder, filesystem_of
 
@@ -197,26 +199,40 @@ class State:
         return dict(self._connection.execute("SELECT name, shape FROM models"))
 
     def window_names(self) -> list[WindowName]:
-        """Return the window names, latest arrivals first."""
+        """Return the window names, sorted."""
         return self._windows.names()
 
-    def windows(self, models: Container[str] | None = None) -> Iterator[StoredWindow]:
-        """Yield the windows of some models, by stored name, or of all, with their chunks in order of arrival.
+    def stored_records(self, models: Container[str]) -> int:
+        """Return the number of stored records of some models, by stored name."""
+        return self._windows.records(models)
+
+    def last_arrivals(self, model: str) -> dict[Segment, float]:
+        """Return the last arrival at each window of a model, by stored name."""
+        found: dict[Segment, float] = {}
+        for one in self._windows.read(model):
+            if isinstance(one, StoredChunk):
+                for segment, arrived in zip(one.chunk.segments, one.arrivals.tolist(), strict=True):
+                    found[segment] = max(arrived, found.get(segment, arrived))
+        return found
+
+    def chunks(self, model: str, without: Container[Segment] = ()) -> Iterator[StoredChunk]:
+        """Yield the chunks of a model, by stored name, in order of arrival, as if some windows did not exist.
 
         Damaged chunks are skipped, counted and deleted.
         """
-        for window in self._windows.read(models):
-            if window.damaged:
-                damaged = len(window.damaged)
-                self.damaged_chunks += damaged
-                self.events.append(
-                    f"dropped {damaged} damaged chunks of a window of {window.name[0]}: checksum mismatch"
-                )
-                if self._repair:
-                    # On a full disk they stay until the next start.
-                    with suppress(StatePaused), self._transaction:
-                        self._windows.delete_damaged(window)
-            yield window
+        damaged = []
+        for one in self._windows.read(model, without):
+            if isinstance(one, StoredChunk):
+                yield one
+            else:
+                damaged.append(one)
+        if damaged:
+            self.damaged_chunks += len(damaged)
+            self.events.append(f"dropped {len(damaged)} damaged chunks of {display_name(model)}: checksum mismatch")
+            if self._repair:
+                # On a full disk they stay until the next start.
+                with suppress(StatePaused), self._transaction:
+                    self._windows.delete_chunks(damaged)
 
     def ids(self, models: Iterable[str]) -> Iterator[IdBatch]:
         """Yield the id hashes of some models in order."""
@@ -286,8 +302,8 @@ class State:
             self._write_values({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
             self._note_events(events, now)
 
-    def commit(self, plan: CommitPlan, now: float) -> ChunkIds:
-        """Write a plan, all or nothing.
+    def commit(self, plan: CommitPlan, now: float) -> list[int]:
+        """Write a plan, all or nothing; return the ids of its chunks.
 
         StatePaused: nothing was written, and a retry may succeed. StateLost: the process must stop.
         """

@@ -188,11 +188,13 @@ def test_windows_of_any_history_equal_a_slow_computation(
 def _check_live(live: Chunk, slow: SlowWindows, vectors: Singles) -> None:
     """The records in any window, in order of arrival, with their segments."""
     assert np.array_equal(live.vectors, vectors)
-    alive = sorted({one for held in slow.held.values() for _, one, _ in held})
-    for column, split in enumerate((SITES, SCANNERS)):
-        inside = {one: segment for segment in split for _, one, _ in slow.held.get(segment, [])}
-        codes = live.codes[:, column].tolist()
-        assert [None if code < 0 else live.segments[code] for code in codes] == [inside.get(one) for one in alive]
+    inside: dict[int, set[Segment]] = {}
+    for segment, held in slow.held.items():
+        for _, one, _ in held:
+            inside.setdefault(one, set()).add(segment)
+    everywhere = set() if ALL in live.segments else {ALL}
+    found = [everywhere | {live.segments[code] for code in codes if code >= 0} for codes in live.codes.tolist()]
+    assert found == [inside[one] for one in sorted(inside)]
 
 
 def _check(gauge: Gauge, windows: ModelWindows, pool: Singles, slow: SlowWindows) -> None:

@@ -14,7 +14,6 @@ from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfCo
 from monitor.daemon.clock import ClockChange, Moment, clock_change
 from monitor.errors import StatePaused
 from monitor.sources.base import Delivery, Lag
-from monitor.state.commit_plan import ChunkIds
 from tests.evaluation.driver import HEALTHY, LOW, POOR, Monitor, alert, monitor_reference, named, phase, whole
 from tests.strategies import synthetic
 
@@ -240,7 +239,7 @@ def test_a_pause_of_ingestion_is_not_silence_of_the_source(tmp_path: Path, monke
     monitor.run(HOUR)
     commit = monitor.state.commit
 
-    def full(*_: object) -> ChunkIds:
+    def full(*_: object) -> list[int]:
         raise StatePaused("as if")
 
     monkeypatch.setattr(monitor.state, "commit", full)

@@ -10,6 +10,7 @@ import numpy as np
 
 from monitor.config.config import IngestOptions, ModelOptions
 from monitor.core.segments import ALL, Segment, Segmentation
+from monitor.core.totals import MeasuredWindows
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
@@ -137,6 +138,11 @@ class Process:
     def counted(self, *name: str) -> int:
         """Return a counter."""
         return self.ingestion.view.counters().stored().get(name, 0)
+
+
+def exact(totals: MeasuredWindows) -> bytes:
+    """Return everything in totals, to be compared to the bit."""
+    return b"".join(part.tobytes() for part in (totals.sums, *totals.moving, totals.predicted))
 
 
 def expected(

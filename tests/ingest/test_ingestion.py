@@ -4,7 +4,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from monitor.config.config import IngestOptions
@@ -20,12 +19,11 @@ from monitor.records.record_schema import OutputKind, RecordFields
 from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
 from monitor.sources.base import Lag, SourceStatus
-from monitor.state import commit_plan as window_log
 from monitor.state.commit_plan import CommitPlan, Counters, StoredCounters
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from tests.core.test_history import report
-from tests.ingest.lines import CLASSES, NOW, Process, expected, line
+from tests.ingest.lines import CLASSES, NOW, Process, exact, expected, line
 from tests.strategies import synthetic
 
 
@@ -44,12 +42,11 @@ def test_after_a_restart_the_windows_are_the_same(tmp_path: Path, *, orderly: bo
     process = Process(tmp_path, lines, split_by=(("site",),))
     process.tick()
     before = {segment: process.window(segment) for segment in process.model.windows}
-    totals = {segment: process.model.windows[segment].totals().vector.copy() for segment in process.model.windows}
+    totals = {segment: exact(process.model.windows[segment].totals()) for segment in process.model.windows}
     process.stop() if orderly else process.kill()
     process = Process(tmp_path, [*lines, line(60, site="A")], split_by=(("site",),))
     assert {segment: process.window(segment) for segment in process.model.windows} == before
-    for segment, vector in totals.items():
-        np.testing.assert_array_equal(process.model.windows[segment].totals().vector, vector)
+    assert {segment: exact(process.model.windows[segment].totals()) for segment in process.model.windows} == totals
     process.tick()
     assert process.counted("records_total", "lines", "density") == 61
     process.kill()
@@ -101,7 +98,7 @@ def test_a_commit_that_fails_changes_nothing_in_memory(tmp_path: Path, monkeypat
     assert process.window() == expected(list(range(20)))
     assert "free disk space" in str(process.ingestion.view.paused)
     assert process.counted("records_total", "lines", "density") == 20
-    assert process.ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals.records == 20
+    assert process.ingestion.view.snapshot("density", NOW, 0.0).measured.records.tolist() == [20]
     monkeypatch.setattr(State, "commit", real)
     process.tick(monotonic=2.5)
     assert "free disk space" in str(process.ingestion.view.paused), "it waits a little before it tries again"
@@ -149,9 +146,8 @@ def test_c13_one_record_in_ten_is_bad_and_the_estimate_is_that_of_the_others(tmp
     process.tick()
     good = [n for n in range(400) if n % 10]
     assert process.window() == expected(good, most=1000)
-    estimate = process.ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals.estimate()
-    vectors = process.model.windows[ALL].vectors()
-    assert estimate == totals_of(process.model.gauge, vectors).estimate()
+    totals = process.ingestion.view.snapshot("density", NOW, 0.0).measured
+    assert exact(totals) == exact(totals_of(process.model.gauge, process.model.windows[ALL].vectors()))
     assert process.model.health.degraded
     process.kill()
     process = Process(tmp_path, lines, bounds=Bounds(records=1000))
@@ -186,7 +182,7 @@ def test_c14_a_flood_of_segments_is_capped(tmp_path: Path) -> None:
     process = Process(tmp_path, lines, split_by=(("site",),), bounds=Bounds(records=100_000), at_once=5000)
     process.tick()
     assert len(list(process.model.windows)) == 201
-    assert process.ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals.records == 100_000
+    assert process.ingestion.view.snapshot("density", NOW, 0.0).measured.records[0] == 100_000
     assert process.counted("records_unstored_segment_total", "density") == 100_000 - 200
     process.kill()
 
@@ -294,7 +290,7 @@ def test_b20_what_a_changed_configuration_cannot_keep_is_dropped_with_an_event(
     assert bool(sentence) == ("dropped the stored window" in caplog.text)
     window = process.model.windows[ALL]
     assert len(window) == kept
-    np.testing.assert_array_equal(window.totals().vector, totals_of(process.model.gauge, window.vectors()).vector)
+    assert exact(window.totals()) == exact(totals_of(process.model.gauge, window.vectors()))
     process.kill()
     caplog.clear()
     process = Process(tmp_path, lines, **({"split_by": (("site",),)} | changed))  # type: ignore[arg-type]
@@ -340,25 +336,6 @@ def test_chunks_on_disk_stay_few_whatever_the_order_of_times(tmp_path: Path) -> 
     process = Process(tmp_path, lines, bounds=Bounds(records=20))
     assert process.window() == expected_window
     process.kill()
-
-
-def test_totals_on_disk_spare_measuring_and_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a large window; invalid totals are recomputed."""
-    monkeypatch.setattr(window_log, "WORTH_TOTALS", 30)
-    lines = [line(n, time=NOW + n % 7) for n in range(300)]
-    process = Process(tmp_path, lines[:170], bounds=Bounds(records=40), at_once=10)
-    process.source.lines = lines
-    process.tick()
-    before, totals = process.window(), process.model.windows[ALL].totals().vector.copy()
-    process.kill()
-    for spoil in ("SELECT 1", "UPDATE totals SET content = zeroblob(length(content))", "DELETE FROM totals"):
-        with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
-            connection.execute(spoil)
-            connection.commit()
-        process = Process(tmp_path, lines, bounds=Bounds(records=40))
-        assert process.window() == before
-        np.testing.assert_array_equal(process.model.windows[ALL].totals().vector, totals)
-        process.kill()
 
 
 def test_it_is_catching_up_during_a_large_backlog(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from monitor.ingest import restore
 from monitor.ingest.backlog import BacklogProgress
 from monitor.sources.base import Lag
-from tests.evaluation.driver import LOW, Monitor
+from tests.ingest.lines import Process, line
 
 MUCH = {"inbox": Lag(40_000_000, 3), "topic": Lag(0, 2), "idle": Lag()}
 
@@ -46,18 +46,16 @@ def test_without_a_backlog_nothing_is_logged(said: list[str]) -> None:
     assert said == []
 
 
-def test_a_real_restore_logs_its_progress(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every ten seconds, with the state of a real daemon."""
-    monitor = Monitor(tmp_path / "state", LOW, split=True)
-    monitor.send(40, site="A")
-    monitor.send(30, site="B")
-    monitor.tick()
-    monitor.tick()
+def test_a_restore_logs_its_progress(said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ten seconds."""
+    process = Process(tmp_path, [line(n, site="AB"[n % 2]) for n in range(40)], split_by=(("site",),), at_once=10)
+    process.tick()
+    monkeypatch.setattr("monitor.ingest.planning._MOST_DELIVERIES", 1)
+    process.source.lines.extend(line(n) for n in range(40, 60))
+    process.tick()
+    process.kill()
+    monkeypatch.setattr(restore, "_AT_ONCE", 1)
     monkeypatch.setattr(restore, "monotonic", iter([0.0, 9.9, 10.0, 21.0]).__next__)
-    monitor.restart()
-    monitor.state.close()
+    Process(tmp_path, [], split_by=(("site",),)).kill()
     told = [sentence for sentence in said if "rebuilding" in sentence]
-    assert told == [
-        f"rebuilding windows: {done} of 3 windows done, with {records} records; no estimates until this ends"
-        for done, records in ((2, 110), (3, 140))
-    ]
+    assert told == [f"rebuilding windows: {done} of 60 records; no estimates until this ends" for done in (50, 60)]

@@ -13,7 +13,7 @@ from monitor.core.window import Bounds
 from monitor.errors import StatePaused
 from monitor.sources.base import Delivery
 from monitor.state.store import State
-from tests.ingest.lines import NOW, expected, line
+from tests.ingest.lines import NOW, exact, expected, line
 from tests.ingest.shards import Log, Replica
 
 P, Q = "predictions/0", "predictions/1"
@@ -29,10 +29,10 @@ def test_each_partition_has_a_window_of_its_own_and_the_model_has_all(tmp_path: 
     replica = Replica(tmp_path, {P: [line(n) for n in range(30)], Q: [line(n) for n in range(100, 105)]})
     replica.own(P, Q)
     assert replica.window() == rows(list(range(30)), list(range(100, 105)))
-    totals = replica.ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals
+    totals = replica.ingestion.view.snapshot("density", NOW, 0.0).measured
     vectors = np.array([vector for _, vector in replica.window()], dtype=np.float32)
-    assert totals.records == MOST + 5
-    assert (totals.vector == totals_of(totals.gauge, vectors).vector).all()
+    assert totals.records.tolist() == [MOST + 5]
+    assert exact(totals) == exact(totals_of(totals.gauge, vectors))
 
 
 def test_a_partition_that_left_is_in_no_window_and_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_silent_partition_does_not_keep_what_is_too_old_for_the_others(tmp_pat
     replica = Replica(tmp_path, log, bounds=Bounds(age_seconds=3600.0))
     replica.own(P, Q)
     assert len(replica.window()) == 2
-    assert replica.ingestion.view.snapshot("density", NOW, 0.0).windows[ALL].totals.records == 1
+    assert replica.ingestion.view.snapshot("density", NOW, 0.0).measured.records.tolist() == [1]
     assert [at for at, _ in replica.window()] == [NOW - 300]
 
 
@@ -90,7 +90,7 @@ def test_segments_of_all_partitions_together_keep_to_the_cap(tmp_path: Path) -> 
     log: Log = {P: [line(n, site=f"p{n}", time=NOW - n) for n in range(3)], Q: [line(5, site="q", time=NOW - 10)]}
     replica = Replica(tmp_path, log, split_by=(("site",),), most_segments=3)
     replica.own(P, Q)
-    segments = list(replica.ingestion.view.snapshot("density", NOW, 0.0).windows)
+    segments = list(replica.ingestion.view.snapshot("density", NOW, 0.0).segments)
     assert segments == [ALL, (("site", "p0"),), (("site", "p1"),), (("site", "p2"),)]
 
 
@@ -106,7 +106,7 @@ def test_a_source_that_is_no_longer_configured_leaves_nothing_behind(tmp_path: P
     replica.kill()
     Replica(tmp_path, {}, source="another").kill()
     state = State.open(tmp_path)
-    assert [window.name[0] for window in state.windows()] == []
+    assert state.window_names() == []
     assert "the source stream is no longer configured" in state.past_events()[-1][1]
     state.close()
 

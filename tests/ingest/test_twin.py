@@ -3,17 +3,16 @@
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.core import totals as measuring
+from monitor.core import window as measuring
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
-from monitor.state import commit_plan as window_log
+from monitor.state import commit_plan as chunk_log
 from monitor.state.store import State
-from tests.ingest.lines import NOW, Process, line
+from tests.ingest.lines import NOW, Process, exact, line
 
 pytestmark = pytest.mark.slow
 
@@ -39,12 +38,12 @@ BOUNDS = st.sampled_from(
 def test_kills_stops_and_full_disks_leave_no_trace(
     steps: list[tuple[list[tuple[str, int, int, str]], int, str]], bounds: Bounds, most_segments: int, at_once: int
 ) -> None:
-    """Late, future and repeated records, other versions, few segments, clocks that jump; limits so small that chunks and totals turn over."""
+    """Late, future and repeated records, other versions, few segments, clocks that jump; limits so small that chunks turn over."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as place:
-        patch.setattr(window_log, "WORTH_TOTALS", 5)
-        patch.setattr(window_log, "_FEWEST_CHUNKS", 4)
-        patch.setattr(window_log, "_CHUNK_RECORDS", 5)
-        patch.setattr(measuring, "_MOST_WAITING", 4)
+        patch.setattr(chunk_log, "_FAN", 3)
+        patch.setattr(chunk_log, "_MOST_RECORDS", 12)
+        patch.setattr(chunk_log, "_SPARE_RECORDS", 3)
+        patch.setattr(measuring, "_MOST_LEFT_NUMBERS", 12)
         patch.setattr("monitor.ingest.model_state._MERGED_BATCHES", 3)
         lines: list[bytes] = []
 
@@ -84,9 +83,7 @@ def _same(one: Process, other: Process) -> None:
     assert set(one.model.windows) == set(other.model.windows)
     for segment in other.model.windows:
         assert one.window(segment) == other.window(segment)
-        np.testing.assert_array_equal(
-            one.model.windows[segment].totals().vector, other.model.windows[segment].totals().vector
-        )
+        assert exact(one.model.windows[segment].totals()) == exact(other.model.windows[segment].totals())
     for name in ("records_total", "records_rejected_total"):
         assert {k: v for k, v in one.ingestion.view.counters().stored().items() if k[0] == name} == {
             k: v for k, v in other.ingestion.view.counters().stored().items() if k[0] == name

@@ -28,12 +28,12 @@ from monitor.errors import StateLost
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import RecordDecoder
-from monitor.state import commit_plan as window_log
+from monitor.state import commit_plan as chunk_log
 from monitor.state.commit_plan import CommitPlan
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
 from tests.core.test_history import START, report
-from tests.ingest.lines import NOW, LinesSource, line, small_reference
+from tests.ingest.lines import NOW, LinesSource, exact, line, small_reference
 
 PAGE = 4096
 _SMALL = 24
@@ -134,7 +134,7 @@ class Life:
     def found(self) -> Found:
         """Return everything that was read, and what follows from it."""
         windows = {
-            str(segment): (window.times.tobytes(), window.vectors().tobytes(), window.totals().vector.tobytes())
+            str(segment): (window.times.tobytes(), window.vectors().tobytes(), exact(window.totals()))
             for segment in self.model.windows
             for window in (self.model.windows[segment],)
         }
@@ -175,7 +175,7 @@ class Good:
 def make(folder: Path) -> Good:
     """Make good states: three runs, a backup in the second, and a fourth run that is killed."""
     state, older = folder / "state", []
-    with patch.object(window_log, "WORTH_TOTALS", 300):
+    with patch.object(chunk_log, "_FAN", 8), patch.object(chunk_log, "_SPARE_RECORDS", 100):
         for number, (end, at_once) in enumerate(((400, 7), (900, 300), (1300, 40))):
             life = Life(state, LINES[:end], at_once)
             for turn in range(12):

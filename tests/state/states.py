@@ -1,15 +1,23 @@
 """Small state changes, and a disk that can be full or read-only."""
 
+import sqlite3
+import struct
 import subprocess
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
+from monitor.core.scores import Floats, Singles
 from monitor.core.segments import ALL, Chunk, Segment
 from monitor.state.commit_plan import CommitPlan
+from monitor.state.database import NAME, open_database
+from monitor.state.record_tables import checksum
+from monitor.state.schema import STEPS
 from monitor.state.store import State
 from tests.servers import needs_root, real_server
 
@@ -20,7 +28,8 @@ def chunk(first: int, records: int = 10, *, segment: Segment = ALL) -> tuple[str
     """Return records identified by their numbers, and their model."""
     at = np.arange(first, first + records, dtype=np.float64)
     vectors = np.repeat(at[:, np.newaxis], 3, axis=1).astype(np.float32)
-    return "density", Chunk(segment, float(first), at, vectors)
+    segments = () if segment == ALL else (segment,)
+    return "density", Chunk(float(first), at, vectors, segments, np.zeros((records, len(segments)), dtype=np.int32))
 
 
 def change(first: int, records: int = 10) -> CommitPlan:
@@ -30,7 +39,38 @@ def change(first: int, records: int = 10) -> CommitPlan:
 
 def held(state: State) -> list[float]:
     """Return the times of all stored records."""
-    return [float(time) for window in state.windows() for one in window.chunks for time in one.chunk.at]
+    models = sorted({model for model, _ in state.window_names()})
+    return [float(time) for model in models for one in state.chunks(model) for time in one.chunk.at]
+
+
+def write_old_chunk(
+    connection: sqlite3.Connection, model: str, segment: Segment, arrived: float, at: Floats, vectors: Singles
+) -> None:
+    """Write records as version 3 did: once for each of their windows."""
+    text = msgspec.json.encode(segment).decode()
+    find = "SELECT id FROM windows WHERE model = ? AND segment = ?"
+    found = connection.execute(find, (model, text)).fetchone()
+    if found is None:
+        row = (model, text, checksum(b"", model, text))
+        connection.execute("INSERT INTO windows(model, segment, crc) VALUES (?, ?, ?)", row)
+        found = connection.execute(find, (model, text)).fetchone()
+    content, newest = at.astype("<f8").tobytes() + vectors.astype("<f4").tobytes(), float(at.max())
+    crc = zlib.crc32(content, zlib.crc32(struct.pack("<qddq", found[0], arrived, newest, len(at))))
+    connection.execute(
+        "INSERT INTO chunks(window, arrived, newest, records, crc, content) VALUES (?, ?, ?, ?, ?, ?)",
+        (found[0], arrived, newest, len(at), crc, content),
+    )
+
+
+@contextmanager
+def old_database(folder: Path, version: int = 3) -> Iterator[sqlite3.Connection]:
+    """Make a state of an older version, and write to it."""
+    State.open(folder).close()
+    (folder / NAME).unlink()
+    open_database(folder, steps=STEPS[:version]).connection.close()
+    with closing(sqlite3.connect(folder / NAME)) as connection, connection:
+        connection.execute("PRAGMA recursive_triggers = ON")
+        yield connection
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import pytest
 from monitor.core.segments import ALL
 from monitor.errors import StateInUse, StateLost, StatePaused, StateRefused
 from monitor.state import database, schema
-from monitor.state.commit_plan import CommitPlan, IdBatch
+from monitor.state.commit_plan import CommitPlan, IdBatch, Maintenance
 from monitor.state.state_folder import StateFolder, filesystem_of
 from monitor.state.store import State
 from tests.conftest import Ran
@@ -479,7 +479,7 @@ def test_a_dropped_vector_is_overwritten_and_gone_after_the_second_backup(
     state.back_up()
     vectors = [one.vectors[-1].tobytes() for _, one in (few, many)]
     assert all(vector in (path / "state.db.bak").read_bytes() for vector in vectors)
-    state.commit(CommitPlan(chunks=[chunk(0)], dropped=committed.chunks), 2.0)
+    state.commit(CommitPlan(chunks=[chunk(0)], maintenance={"density": Maintenance(deleted=committed)}), 2.0)
     state.back_up()
     state.back_up()
     state.close()

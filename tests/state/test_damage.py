@@ -8,11 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.core.segments import ALL
-from monitor.core.totals import totals_of
-from monitor.core.window import Bounds
 from monitor.errors import StateLost
-from monitor.state import commit_plan as window_log
+from monitor.state.commit_plan import Maintenance, StoredChunk
 from monitor.state.database import BACKUPS, NAME
 from monitor.state.store import State
 from tests.ingest.lines import Process, expected, line
@@ -74,24 +71,6 @@ def test_a_flipped_bit_anywhere_is_repaired_from_the_backup(folder: Path, name: 
         assert process.state.recovered == "backup"
         assert process.window(SITE) == expected(list(range(0, 30, 2)))
         process.kill()
-
-
-def test_totals_count_the_chunks_that_they_were_stored_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise one bit could attribute totals to other records."""
-    monkeypatch.setattr(window_log, "WORTH_TOTALS", 10)
-    lines: list[bytes] = []
-    process = Process(tmp_path, lines, bounds=Bounds(records=20))
-    for count in (20, 25, 30, 35):
-        lines.extend(line(n) for n in range(len(lines), count))
-        process.tick()
-    process.stop()
-    with closing(sqlite3.connect(tmp_path / NAME)) as connection, connection:
-        connection.execute("UPDATE totals SET through = through - 1")
-    process = Process(tmp_path, lines, bounds=Bounds(records=20))
-    window = process.model.windows[ALL]
-    assert process.window() == expected(list(range(len(lines))), most=20)
-    np.testing.assert_array_equal(window.totals().vector, totals_of(process.model.gauge, window.vectors()).vector)
-    process.kill()
 
 
 def test_a_lost_write_is_detected(tmp_path: Path) -> None:
@@ -183,17 +162,24 @@ def test_damaged_rows_of_rejected_records_and_events_are_skipped_and_reported(tm
 def test_replacing_or_deleting_a_row_keeps_the_checksums_right(tmp_path: Path) -> None:
     """For every kind of row: drifting checksums would discard a good database."""
     state = State.open(tmp_path)
+    ids = []
     for first in (0, 10):
         one = change(first)
         one.counters, one.values = {("records_total",): first}, {"alert": str(first).encode(), "gone": b"1"}
         one.chunks.append(chunk(first, segment=SITE))
-        state.commit(one, 1.0)
+        ids += state.commit(one, 1.0)
     last = change(20)
     last.values, last.deleted_windows, last.events = {"gone": None}, [("density", SITE)], ["an event"]
+    merged = StoredChunk(chunk(0, 20)[1], np.empty(0), ids[0])
+    last.maintenance = {"density": Maintenance(deleted=ids[1:], rewritten=[merged])}
     state.commit(last, 2.0)
     state.store_models({"density": b"{}"}, [], [], 3.0)
     state.store_models({"density": b"{1}"}, [], [], 4.0)
     state.close()
     state = State.open(tmp_path)
-    assert (state.recovered, len(held(state)), state.counters()) == ("", 30, {("records_total",): 10})
+    assert (state.recovered, held(state), state.counters()) == (
+        "",
+        [float(n) for n in range(30)],
+        {("records_total",): 10},
+    )
     state.close()

@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import zlib
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +17,13 @@ from monitor.errors import StatePaused
 from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.state.commit_plan import CommitPlan
-from monitor.state.database import BACKUPS, NAME, open_database
+from monitor.state.database import BACKUPS, NAME
 from monitor.state.evaluation_history import History
 from monitor.state.record_tables import checksum
 from monitor.state.schema import STEPS
 from monitor.state.store import State
 from tests.core.test_history import START, report
-from tests.state.states import change, fill, held, small_disk
+from tests.state.states import change, fill, held, old_database, small_disk
 
 
 def write(state: State, history: History, most: int = 1_000) -> int:
@@ -244,13 +245,8 @@ def test_an_old_row_without_a_reference_is_read(tmp_path: Path) -> None:
 
 def old_state(folder: Path, version: int = 1) -> None:
     """Make an empty state of an older version."""
-    State.open(folder).close()
-    (folder / NAME).unlink()
-    open_database(folder, steps=STEPS[:version]).connection.close()
-    connection = sqlite3.connect(folder / NAME)
-    assert connection.execute("PRAGMA user_version").fetchone() == (version,)
-    assert not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'checksums'").fetchall()
-    connection.close()
+    with old_database(folder, version) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
 
 
 @pytest.mark.parametrize("version", range(1, len(STEPS)))
@@ -262,14 +258,12 @@ def test_an_older_database_is_migrated_completely(tmp_path: Path, version: int) 
     pointer = Pointer(Reason.BAD_JSON, 7)
     state.commit(replace(change(0), rejected=[("inbox", "file#1", pointer)], events=["an event"]), 0.0)
     state.close()
-    connection = sqlite3.connect(old / NAME)
-    connection.execute("ATTACH ? AS new", (str(tmp_path / "new" / NAME),))
-    with connection:
-        for table in ("windows", "chunks", "positions", "kept"):
-            connection.execute(f"INSERT INTO {table} SELECT * FROM new.{table}")  # noqa: S608 - our own
-        connection.execute("INSERT INTO rejected SELECT id, at, source, pointer FROM new.rejected")
-        connection.execute("INSERT INTO events SELECT id, at, event FROM new.events")
-    connection.close()
+    with closing(sqlite3.connect(old / NAME)) as connection, connection:
+        connection.execute("PRAGMA recursive_triggers = ON")
+        connection.execute("ATTACH ? AS new", (str(tmp_path / "new" / NAME),))
+        for table in ("windows", "chunks", "positions", "kept", "rejected", "events"):
+            columns = ", ".join(name for _, name, *_ in connection.execute(f"PRAGMA main.table_info({table})"))
+            connection.execute(f"INSERT INTO {table}({columns}) SELECT {columns} FROM new.{table}")  # noqa: S608 - our own
     state = State.open(old)
     assert not state.recovered
     assert held(state) == [float(number) for number in range(10)]
