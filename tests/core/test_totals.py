@@ -77,7 +77,7 @@ def test_a_record_measures_the_same_alone_as_among_others(classes: int) -> None:
     fine, coarse = (
         {
             (stream, int(rows[record]), int(cell)): (step, steps.sets[:, record].tolist())
-            for rows, both in gauge.steps(pool, denominators, floors)
+            for rows, both in gauge.steps(pool, pool.max(axis=1).astype(np.float64), denominators, floors)
             for stream, steps in enumerate(both)
             for record, cell, step in zip(*_summed(steps.record, steps.cell, steps.step), strict=True)
         }
