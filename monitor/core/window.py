@@ -590,9 +590,10 @@ class _Merged:
         return total
 
 
-def measure_some(gauge: Gauge, parts: Parts, limit: int) -> bool:
-    """Measure about `limit` records of what `measured` needs; return whether there is more."""
-    return _Merged(gauge, parts).measure_some(limit)
+def measured_after(gauge: Gauge, parts: Parts, limit: int) -> MeasuredWindows | None:
+    """Measure about `limit` records of what `measured` needs; return the totals if that was all."""
+    merged = _Merged(gauge, parts)
+    return None if merged.measure_some(limit) else merged.measured()
 
 
 def measured(gauge: Gauge, parts: Parts) -> MeasuredWindows:
