@@ -139,12 +139,17 @@ class AlertColumns:
     @classmethod
     def of(cls, windows: Sequence[Sequence[AlertStatus]]) -> "AlertColumns":
         """Return the columns of the alerts of each window."""
-        rows: dict[AlertStatus, int] = {}
+        rows: list[AlertStatus] = []
         cells = []
         for index, alerts in enumerate(windows):
+            place = 0
             for one in alerts:
                 quiet = replace(one, phase=AlertPhase.OK, since=0.0, held=False, threshold=None, value=None)
-                cells.append((rows.setdefault(quiet, len(rows)), index, one))
+                if quiet not in rows:
+                    # After the one before it: in every window they have the same order.
+                    rows.insert(place, quiet)
+                place = rows.index(quiet) + 1
+                cells.append((quiet, index, one))
         shape = len(rows), len(windows)
         found = cls(
             tuple(rows),
@@ -155,7 +160,8 @@ class AlertColumns:
             np.full(shape, np.nan),
             np.full(shape, np.nan),
         )
-        for row, index, one in cells:
+        for quiet, index, one in cells:
+            row = rows.index(quiet)
             found.applies[row, index], found.held[row, index] = True, one.held
             found.phases[row, index], found.since[row, index] = PHASES.index(one.phase), one.since
             found.threshold[row, index], found.value[row, index] = _or_nan(one.threshold), _or_nan(one.value)
