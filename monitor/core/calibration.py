@@ -8,7 +8,7 @@ from monitor.core.ensemble import (
     CalibratedEstimator,
     Estimates,
     Failed,
-    MeasuredWindows,
+    Measured,
     Variants,
     calibrate_all,
     estimate_all,
@@ -121,7 +121,7 @@ class Calibration:
                 yield WindowEstimate(len(one), dict.fromkeys(names, none), None, None)
 
     def estimate_windows(
-        self, windows: MeasuredWindows, variants: Variants | None = None, failed: Failed | None = None
+        self, windows: Measured, variants: Variants | None = None, failed: Failed | None = None
     ) -> WindowEstimates:
         """Return all estimates for measured windows.
 

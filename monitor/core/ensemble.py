@@ -50,7 +50,7 @@ def choose(ready: CalibratedEstimator, variant: str | None) -> CalibratedEstimat
     return CalibratedEstimator(replace(ready.form, variant=variant), replace(cast("Any", ready.estimator), **fields))
 
 
-class MeasuredWindows(Protocol):
+class Measured(Protocol):
     """Measured windows of a model, as the estimators need them. Windows without records have any finite means."""
 
     @property
@@ -254,9 +254,7 @@ class Estimates:
         return found
 
 
-def estimate_forms(
-    ready: Iterable[CalibratedEstimator], windows: MeasuredWindows, failed: Failed | None = None
-) -> Estimates:
+def estimate_forms(ready: Iterable[CalibratedEstimator], windows: Measured, failed: Failed | None = None) -> Estimates:
     """Return the estimates of measured windows; with `failed`, a failing estimator does not affect the others."""
     ready = tuple(ready)
     names = tuple(one.form.full_name for one in ready)
@@ -269,9 +267,7 @@ def _estimates(names: tuple[str, ...], records: Integers, columns: Floats, why: 
     return Estimates(names, records, accuracy, unclipped, set_size, empty_share, why)
 
 
-def _columns(
-    ready: Sequence[CalibratedEstimator], windows: MeasuredWindows, failed: Failed | None
-) -> tuple[Floats, Codes]:
+def _columns(ready: Sequence[CalibratedEstimator], windows: Measured, failed: Failed | None) -> tuple[Floats, Codes]:
     """Return accuracies, unclipped, set sizes and shares of empty sets, shape (4, estimators, windows); and `why`.
 
     With one more row, for the consensus.
@@ -348,7 +344,7 @@ def combine(accuracies: Floats) -> tuple[Floats, Floats]:
 def estimate_all(
     ready: Iterable[CalibratedEstimator],
     variants: Variants,
-    windows: MeasuredWindows,
+    windows: Measured,
     failed: Failed | None = None,
 ) -> tuple[Estimates, Floats]:
     """Return the estimates in the chosen variants, then the consensus, by full name; and the disagreement.

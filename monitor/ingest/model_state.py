@@ -132,7 +132,7 @@ Shards = Mapping[Segment, Sequence[ModelState]]
 """A model in all shards that have a window of a segment."""
 
 
-class FairLock:
+class QueueLock:
     """A lock that a thread cannot take again while another one waits for it."""
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class ModelStates:
         """All counts since the state was created; for the ingestion thread only."""
         self._published = counters.copy()
         self._backlog = backlog
-        self.lock = FairLock()
+        self.lock = QueueLock()
 
     # For any thread.
 
