@@ -36,14 +36,14 @@ Numbers = NDArray[np.int64]
 
 CELLS = 448
 """The most cells of a window's curve."""
-_BELOW = 96
+_BELOW = 192
 """Cells of the curve below the threshold at which its range was chosen. Fewer are rebuilt more often, more cost more."""
 
 _FINER = 1 << 30
 """The extra resolution of confidence remainders."""
 
 # A block of probabilities as float64, with its logarithms, fits in the CPU cache.
-_BLOCK_ELEMENTS = 1 << 15
+_BLOCK_ELEMENTS = 1 << 17
 # With at most this many classes, sorting all is faster than selecting.
 _FEW_CLASSES = 32
 _SORTED_ELEMENTS = 1 << 17
@@ -221,17 +221,16 @@ class Gauge:
         return both.raw.probabilities[:, :-1], both.scaled.probabilities[:, :-1]
 
     def steps(
-        self, vectors: Singles, denominators: Floats, floors: Sequence[Integers]
+        self, vectors: Singles, top: Floats, denominators: Floats, floors: Sequence[Integers]
     ) -> list[tuple[Integers, list[Steps]]]:
         """Return the steps of records in cells at or above `floors`, one by stream and record, in groups.
 
-        Each group has its records, and their steps by stream. Nothing below the floors is sorted or placed.
+        `top` are the raw confidences. Each group has its records, and their steps by stream. Nothing below the floors is sorted or placed.
         """
         bounds = [
             np.minimum(grid.thresholds[floor - 1], cut)
             for grid, floor, cut in zip(self.grids, floors, self._cuts, strict=True)
         ]
-        top = vectors.max(axis=1)
         least = np.minimum(bounds[0], self._raw_bound(bounds[1], top, denominators))
         found = []
         for rows, falling in self._selected(vectors, least):
@@ -240,7 +239,7 @@ class Gauge:
             np.maximum(falling_wide, FLOOR, out=falling_wide)
             np.log(falling_wide, out=falling_wide)
             falling_wide /= self.calibration.temperature
-            highest = np.log(np.maximum(top[rows].astype(np.float64), FLOOR))
+            highest = np.log(np.maximum(top[rows], FLOOR))
             highest /= self.calibration.temperature
             falling_wide -= highest
             np.exp(falling_wide, out=falling_wide)
@@ -249,7 +248,7 @@ class Gauge:
             found.append((rows, [raw, scaled]))
         return found
 
-    def _raw_bound(self, bound: Singles, top: Singles, denominators: Floats) -> Singles:
+    def _raw_bound(self, bound: Singles, top: Floats, denominators: Floats) -> Singles:
         """Return a raw probability below which the scaled one is certainly below a bound."""
         with np.errstate(over="ignore"):
             raw = (1.0 - _CLOSE) * top * (bound * (1.0 - _CLOSE) * denominators) ** self.calibration.temperature
@@ -261,7 +260,9 @@ class Gauge:
         records, classes = vectors.shape
         everything = np.arange(records)
         if classes <= _FEW_CLASSES:
-            yield everything, np.ascontiguousarray(np.sort(vectors, axis=1)[:, ::-1].T)
+            falling = np.ascontiguousarray(np.sort(vectors, axis=1)[:, ::-1].T)
+            most = int(np.count_nonzero(np.logical_or.reduce(falling >= least, axis=1)))
+            yield everything, falling[: max(1, most)]
             return
         place = np.concatenate(
             [
@@ -328,7 +329,7 @@ class Gauge:
         places = self._places[stream]
         # The epsilon absorbs rounding errors.
         rank = np.ceil(confidence * (len(places) + 1) - 1e-9)
-        return places[np.clip(rank, 1, len(places)).astype(np.int64) - 1] + 1
+        return places[np.minimum(np.maximum(rank, 1), len(places)).astype(np.int64) - 1] + 1
 
 
 def _groups(counts: Integers) -> Integers:
@@ -472,30 +473,30 @@ class TotalsTable:
 
     def sets_at(self, stream: int, rows: Integers, asked: Integers) -> Numbers:
         """Return the totals of the sets at a threshold of each window, shape (windows, 4)."""
-        cells = self.gauge.cells[stream]
+        cells, low = self.gauge.cells[stream], self.low[stream, rows]
         # A window without a range has no records.
-        cell = np.where(self.low[stream, rows] > 0, asked - self.low[stream, rows], 0)
+        cell = np.where(low > 0, asked - low, 0)
+        if len(rows) == 1:
+            return np.asarray(np.add.reduce(self.curves[stream][rows, :, cell[0] :], axis=2))
         ends = (rows[:, None] * ROWS + np.arange(1, ROWS + 1)) * cells
         starts = ends - cells + cell[:, None]
-        # From the last to the first: between the end of one and the start of the next nothing is summed.
-        order = np.argsort(-rows, kind="stable")
-        pairs = np.stack([starts[order, ::-1], ends[order, ::-1]], axis=-1)
-        found = np.empty((len(rows), ROWS), dtype=np.int64)
+        # Between the end of one and the start of the next everything is summed too, so in the order of the table.
+        order = np.argsort(rows, kind="stable")
+        pairs = np.stack([starts[order], ends[order]], axis=-1).reshape(-1)
+        found = np.zeros((len(rows), ROWS), dtype=np.int64)
         if len(rows):
-            found[order, ::-1] = np.add.reduceat(self.curves[stream].reshape(-1), pairs.reshape(-1))[::2].reshape(
-                -1, ROWS
-            )
+            flat = self.curves[stream].reshape(-1)[pairs[0] : pairs[-1] + 1]
+            found[order] = np.add.reduceat(flat, pairs - pairs[0])[::2].reshape(-1, ROWS)
         return found
 
 
-def mean_confidence(sums: Numbers, stream: int) -> Floats:
-    """Return the mean confidences of windows, correctly rounded; 0 for a window without records."""
+def mean_confidences(sums: Numbers) -> Floats:
+    """Return the mean confidences of windows by stream, correctly rounded; 0 for a window without records."""
     records = np.maximum(sums[:, _COUNT], 1)
-    whole, left = np.divmod(sums[:, _CONFIDENCE + stream], records)
-    finer, rest = np.divmod(left * _FINER + sums[:, _REMAINDER + stream], records)
+    whole, left = np.divmod(sums[:, _CONFIDENCE : _CONFIDENCE + 2].T, records)
+    finer, rest = np.divmod(left * _FINER + sums[:, _REMAINDER : _REMAINDER + 2].T, records)
     # What is left after that matters only in being more than nothing: halves of the result are far above it.
-    mean = whole + (finer + 0.5 * (rest > 0)) / _FINER
-    return np.asarray(mean / FIXED_POINT, dtype=np.float64)
+    return np.asarray((whole + (finer + 0.5 * (rest > 0)) / _FINER) / FIXED_POINT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -520,16 +521,21 @@ class MeasuredWindows:
         return self.sums[:, _COUNT]
 
     @cached_property
-    def _confidence(self) -> tuple[Floats, Floats]:
-        return mean_confidence(self.sums, 0), mean_confidence(self.sums, 1)
+    def _confidences(self) -> Floats:
+        return mean_confidences(self.sums)
 
     def mean_confidence(self, *, scaled: bool) -> Floats:
         """Return the mean confidences."""
-        return self._confidence[scaled]
+        return np.asarray(self._confidences[int(scaled)])
 
     @cached_property
-    def _ones(self) -> Numbers:
-        return FIXED_POINT * np.maximum(self.records, 1)
+    def _counts(self) -> Numbers:
+        return np.maximum(self.records, 1)
+
+    @cached_property
+    def _means(self) -> Floats:
+        """The means of all sums in fixed point."""
+        return np.asarray(self.sums.T / (FIXED_POINT * self._counts))
 
     @cached_property
     def _sets(self) -> dict[tuple[bool, bool], Floats]:
@@ -539,15 +545,17 @@ class MeasuredWindows:
         """Return the means of an estimator's contributions, shape (contributions, windows)."""
         place = self.gauge.place_of(one)
         if not isinstance(one.estimator, Conformal):
-            return np.asarray(self.sums[:, place].T / self._ones)
+            return self._means[place]
         scaled, moves = one.form.scaled, _moves(one)
         if (scaled, moves) not in self._sets:
-            score, size, filled, sure = (self.moving[scaled] if moves else self.sums[:, place]).T
-            unsure = self.sums[:, _CONFIDENCE + scaled] - sure
-            records = np.maximum(self.records, 1)
-            self._sets[scaled, moves] = np.array(
-                [score / self._ones, size / records, (self.records - filled) / records, unsure / self._ones]
-            )
+            # Mean scores, sizes, sets that are not empty, and their confidences.
+            totals = self.moving[scaled].T if moves else self.sums[:, place].T
+            means = np.empty(totals.shape)
+            means[0] = totals[0] / (FIXED_POINT * self._counts)
+            means[1] = totals[1] / self._counts
+            means[2] = (self.records - totals[2]) / self._counts
+            means[3] = (self.sums[:, _CONFIDENCE + scaled] - totals[3]) / (FIXED_POINT * self._counts)
+            self._sets[scaled, moves] = means
         return self._sets[scaled, moves]
 
     def estimate(self, index: int = 0, failed: Failed | None = None) -> WindowEstimate:
@@ -560,15 +568,17 @@ def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
     table = TotalsTable(gauge)
     row, (denominators, marks) = table.new(), gauge.derive(vectors)
     pieces = [slice(start, start + _PIECE) for start in range(0, len(vectors), _PIECE)]
+    tops = []
     for piece in pieces:
         measures = gauge.measure(vectors[piece], denominators[piece], marks[piece])
         table.add(measures, *_constant(len(measures.predicted), row))
-    asked = [gauge.asked(stream, mean_confidence(table.sums[[row]], stream)) for stream in (0, 1)]
+        tops.append(measures.confidences[0])
+    asked = [gauge.asked(stream, level) for stream, level in enumerate(mean_confidences(table.sums[[row]]))]
     for stream in (0, 1):
         table.clear(stream, row, int(asked[stream][0]))
-    for piece in pieces:
+    for piece, top in zip(pieces, tops, strict=True):
         floors = [np.full(len(vectors[piece]), table.low[stream, row]) for stream in (0, 1)]
-        for rows, both in gauge.steps(vectors[piece], denominators[piece], floors):
+        for rows, both in gauge.steps(vectors[piece], top, denominators[piece], floors):
             for stream, steps in enumerate(both):
                 table.add_sets(stream, steps, *_constant(len(rows), row))
                 table.add_steps(stream, steps, *_constant(len(rows), row))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.scores import MOST_RECORDS, ROWS, Booleans, Floats, Integers, Singles
-from monitor.core.totals import Gauge, MeasuredWindows, Numbers, TotalsTable, mean_confidence
+from monitor.core.totals import Gauge, MeasuredWindows, Numbers, TotalsTable, mean_confidences
 
 Slots = NDArray[np.int32]
 
@@ -253,7 +253,7 @@ class SharedRecords:
         for stream, signs in enumerate(on_curves):
             table.choose_ranges(stream, measures.confidences[stream], rows, signs)
             floors.append(table.floors(stream, rows, signs))
-        groups = gauge.steps(vectors, denominators, floors)
+        groups = gauge.steps(vectors, measures.confidences[0], denominators, floors)
         try:
             for place, row in enumerate(rows):
                 table.add(measures, row, summed[place])
@@ -514,12 +514,24 @@ class _Shard:
     def __init__(self, records: SharedRecords) -> None:
         self.records = records
         self.windows: list[SlidingWindow] = []
-        self.parts: list[int] = []
+        self._parts: list[int] = []
+        self._rows: list[int] = []
+
+    def add(self, window: SlidingWindow, part: int) -> None:
+        """Add the window of a part."""
+        self.windows.append(window)
+        self._parts.append(part)
+        self._rows.append(window.row)
 
     @cached_property
     def rows(self) -> Integers:
         """The rows of the windows in the totals."""
-        return np.array([window.row for window in self.windows], dtype=np.int64)
+        return np.array(self._rows, dtype=np.int64)
+
+    @cached_property
+    def parts(self) -> Integers:
+        """The parts of the windows."""
+        return np.array(self._parts, dtype=np.int64)
 
 
 class _Merged:
@@ -533,8 +545,7 @@ class _Merged:
                 shard = shards.get(id(window.records))
                 if shard is None:
                     shard = shards[id(window.records)] = _Shard(window.records)
-                shard.windows.append(window)
-                shard.parts.append(part)
+                shard.add(window, part)
         self._shards = list(shards.values())
 
     def measure_some(self, limit: int) -> bool:
@@ -542,13 +553,13 @@ class _Merged:
         if any(shard.records.measure_some(limit) for shard in self._shards):
             return True
         self._sums = self._total(self._gauge.sums, lambda shard: shard.records.table.sums[shard.rows])
-        self._asked = [self._gauge.asked(stream, mean_confidence(self._sums, stream)) for stream in (0, 1)]
+        self._asked = [self._gauge.asked(stream, level) for stream, level in enumerate(mean_confidences(self._sums))]
         more = False
         for shard in self._shards:
             for stream, asked in enumerate(self._asked):
                 wanted = asked[shard.parts]
                 outside = shard.records.table.outside(stream, shard.rows, wanted)
-                for index in np.flatnonzero(outside).tolist():
+                for index in outside.nonzero()[0].tolist():
                     shard.records.rebuild(stream, shard.windows[index], int(wanted[index]))
                     more = True
         return more
@@ -579,9 +590,10 @@ class _Merged:
         return total
 
 
-def measure_some(gauge: Gauge, parts: Parts, limit: int) -> bool:
-    """Measure about `limit` records of what `measured` needs; return whether there is more."""
-    return _Merged(gauge, parts).measure_some(limit)
+def measured_after(gauge: Gauge, parts: Parts, limit: int) -> MeasuredWindows | None:
+    """Measure about `limit` records of what `measured` needs; return the totals if that was all."""
+    merged = _Merged(gauge, parts)
+    return None if merged.measure_some(limit) else merged.measured()
 
 
 def measured(gauge: Gauge, parts: Parts) -> MeasuredWindows:
