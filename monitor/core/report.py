@@ -6,16 +6,16 @@ A model may have thousands of windows, so a report holds columns; the report of 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Protocol, overload
+from typing import overload
 
 import numpy as np
 
 from monitor.core.alerts import PHASES, AlertPhase, AlertStatus, Codes, Flags
 from monitor.core.calibration import WindowEstimates, or_none
-from monitor.core.ensemble import MeasuredWindows
 from monitor.core.estimate import CONSENSUS, STATES, Estimate, Result, Why, WindowState
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
+from monitor.core.totals import WindowTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,22 +402,13 @@ class Report:
         return replace(self, segments=tuple(replace(self.segments, estimates=_consensus(self.segments.estimates))))
 
 
-class SnapshotWindows(MeasuredWindows, Protocol):
-    """The measured windows of a snapshot."""
-
-    @property
-    def predicted(self) -> Integers:
-        """The predictions per class, a row for each window."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """A snapshot of all windows of a model, as columns, and of its input health."""
 
     segments: Sequence[Segment]
     """The segment of all records first."""
-    measured: SnapshotWindows
+    measured: WindowTotals
     newest_at: Floats
     """The event time of the newest record, in Unix seconds; NaN without records."""
     usual_gap_seconds: Floats

@@ -500,7 +500,7 @@ def mean_confidences(sums: Numbers) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredWindows:
+class WindowTotals:
     """A snapshot of the totals of several windows, and their means."""
 
     gauge: Gauge
@@ -563,7 +563,7 @@ class MeasuredWindows:
         return self.gauge.calibration.estimate_windows(self, failed=failed).window(index)
 
 
-def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
+def totals_of(gauge: Gauge, vectors: Singles) -> WindowTotals:
     """Return the totals of records, as of one window."""
     table = TotalsTable(gauge)
     row, (denominators, marks) = table.new(), gauge.derive(vectors)
@@ -584,7 +584,7 @@ def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
                 table.add_steps(stream, steps, *_constant(len(rows), row))
     chosen = np.array([row])
     raw, scaled = (table.sets_at(stream, chosen, asked[stream]) for stream in (0, 1))
-    return MeasuredWindows(gauge, table.sums[chosen], (raw, scaled), table.predicted[chosen].astype(np.int64))
+    return WindowTotals(gauge, table.sums[chosen], (raw, scaled), table.predicted[chosen].astype(np.int64))
 
 
 def _constant(records: int, row: int) -> tuple[Integers, Integers]:

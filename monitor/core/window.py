@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.scores import MOST_RECORDS, ROWS, Booleans, Floats, Integers, Singles
-from monitor.core.totals import Gauge, MeasuredWindows, Numbers, TotalsTable, mean_confidences
+from monitor.core.totals import Gauge, Numbers, TotalsTable, WindowTotals, mean_confidences
 
 Slots = NDArray[np.int32]
 
@@ -320,7 +320,7 @@ class SlidingWindow:
         """Return the vectors, oldest first."""
         return self.records.vectors[self.slots]
 
-    def totals(self) -> MeasuredWindows:
+    def totals(self) -> WindowTotals:
         """Return a snapshot of the totals."""
         return measured(self.gauge, [[self]])
 
@@ -564,7 +564,7 @@ class _Merged:
                     more = True
         return more
 
-    def measured(self) -> MeasuredWindows:
+    def measured(self) -> WindowTotals:
         """Return the totals after everything was measured."""
         if self._sums[:, 0].max(initial=0) > MOST_RECORDS:
             found = self._sums[:, 0].max()
@@ -581,7 +581,7 @@ class _Merged:
         predicted = self._total(
             self._gauge.calibration.classes, lambda shard: shard.records.table.predicted[shard.rows]
         )
-        return MeasuredWindows(self._gauge, self._sums, (raw, scaled), predicted)
+        return WindowTotals(self._gauge, self._sums, (raw, scaled), predicted)
 
     def _total(self, width: int, of: Callable[[_Shard], Integers]) -> Numbers:
         total = np.zeros((self._parts, width), dtype=np.int64)
@@ -595,7 +595,7 @@ def measure_some(gauge: Gauge, parts: Parts, limit: int) -> bool:
     return _Merged(gauge, parts).measure_some(limit)
 
 
-def measured(gauge: Gauge, parts: Parts) -> MeasuredWindows:
+def measured(gauge: Gauge, parts: Parts) -> WindowTotals:
     """Return the totals of segments over all their shards, after measuring what is left."""
     merged = _Merged(gauge, parts)
     while merged.measure_some(_EVERYTHING):
