@@ -19,7 +19,6 @@ from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, C
 from monitor.core.scores import (
     FIXED_POINT,
     FLOOR,
-    ROWS,
     TINY,
     Booleans,
     Floats,
@@ -33,6 +32,9 @@ from monitor.core.scores import (
 
 Marks = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
+
+ROWS = 4
+"""Totals of conformal sets: mean scores, sizes, sets that are not empty, and the confidences of those."""
 
 CELLS = 448
 """The most cells of a window's curve."""

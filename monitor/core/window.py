@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.scores import MOST_RECORDS, ROWS, Booleans, Floats, Integers, Singles
-from monitor.core.totals import Gauge, Numbers, TotalsTable, WindowTotals, mean_confidences
+from monitor.core.scores import MOST_RECORDS, Booleans, Floats, Integers, Singles
+from monitor.core.totals import ROWS, Gauge, Numbers, TotalsTable, WindowTotals, mean_confidences
 
 Slots = NDArray[np.int32]
 
