@@ -116,7 +116,9 @@ class Gauge:
         """The cells of a window's curve, by stream. Cell 0 of the grid is below every threshold."""
         self._places = [np.searchsorted(grid.thresholds, some) for grid, some in zip(self.grids, ranked, strict=True)]
         self._log_floor = float(np.log(np.array([FLOOR]))[0])
-        self._cuts = [np.float32(0.0), np.float32(0.0)]
+        self._cuts = [
+            _cut(calibration, some, scaled=scaled) for scaled, some in zip((False, True), ranked, strict=True)
+        ]
         self._slices: dict[str, slice] = {}
         self._summed: list[CalibratedEstimator] = []
         self._entropies: list[CalibratedEstimator] = []
@@ -125,13 +127,12 @@ class Gauge:
         for one in calibration.estimators:
             scaled, estimator = one.form.scaled, one.estimator
             if isinstance(estimator, Conformal):
-                if not _moves(one):
-                    self._cuts[scaled] = estimator.threshold(np.zeros(1))[0]
                 continue
-            if isinstance(estimator, AverageConfidence | DifferenceOfConfidences):
+            # Subclasses may contribute something else.
+            if type(estimator) in {AverageConfidence, DifferenceOfConfidences}:
                 self._slices[one.form.name] = slice(_CONFIDENCE + scaled, _CONFIDENCE + scaled + 1)
                 continue
-            (self._entropies if isinstance(estimator, ThresholdedEntropy) else self._summed).append(one)
+            (self._entropies if type(estimator) is ThresholdedEntropy else self._summed).append(one)
             rows = len(estimator.contributions(one_record, 1.0))
             self._slices[one.form.name] = slice(place, place + rows)
             place += rows
@@ -357,6 +358,26 @@ def _ranked(calibration: Calibration, *, scaled: bool) -> Singles:
         if isinstance(one.estimator, ConformalAtConfidence) and one.form.scaled is scaled:
             return one.estimator.ranked
     raise LookupError("estimators: expected cpc_ac, found none")
+
+
+def _cut(calibration: Calibration, ranked: Singles, *, scaled: bool) -> np.float32:
+    """Return the fixed threshold; raises LookupError if a conformal form has another, or other calibration scores."""
+    cuts = set()
+    for one in calibration.estimators:
+        if isinstance(one.estimator, Conformal) and one.form.scaled is scaled:
+            levels = np.array([0.0, 0.5, 1.0])
+            wanted = ConformalAtConfidence(ranked).threshold(levels)
+            found = one.estimator.threshold(levels)
+            if not _moves(one):
+                cuts.add(np.float32(found[0]))
+                wanted = np.full_like(found, found[0])
+            if not np.array_equal(found, wanted):
+                raise LookupError(
+                    f"estimators: expected thresholds of cpc_acc or cpc_ac, found others of {one.form.name}"
+                )
+    if len(cuts) != 1:
+        raise LookupError(f"estimators: expected one threshold of cpc_acc, found {len(cuts)}")
+    return cuts.pop()
 
 
 class TotalsTable:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.scores import MOST_RECORDS, Booleans, Floats, Integers, Singles
-from monitor.core.totals import ROWS, Gauge, Numbers, TotalsTable, WindowTotals, mean_confidences
+from monitor.core.totals import ROWS, Gauge, Marks, Numbers, TotalsTable, WindowTotals, mean_confidences
 
 Slots = NDArray[np.int32]
 
@@ -33,11 +33,10 @@ _FEWEST_SLOTS = 1024
 # In bits: inside, in the sums, in the raw curve, in the scaled curve.
 _INSIDE, _CURVES, _ALL_BITS = 1, (4, 8), 15
 
-_EVERYTHING = 1 << 62
 # Probabilities of records that left but are still counted; beyond that they are subtracted at once.
 _MOST_LEFT_NUMBERS = 1 << 20
 # Vectors are copied in pieces, to bound memory.
-_GATHERED_NUMBERS = 1 << 20
+_GATHERED_NUMBERS = 1 << 19
 _GATHERED_RECORDS = 1 << 13
 
 
@@ -112,6 +111,7 @@ class SharedRecords:
         """Whether records may be unmeasured that are not in the queue."""
         self._queue: Integers = np.empty(0, dtype=np.int64)
         self._left = 0
+        self._piece = max(1, min(_GATHERED_RECORDS, _GATHERED_NUMBERS // gauge.calibration.classes))
         self._freed: list[Numbers] = []
 
     # Slots.
@@ -169,7 +169,9 @@ class SharedRecords:
         """Subtract records that have left, if they take much memory."""
         if self._left * self.vectors.shape[1] > _MOST_LEFT_NUMBERS:
             left = (self._bits & _INSIDE == 0) & (self._bits != 0)
-            self._measure_in_pieces(np.flatnonzero(np.logical_or.reduce(left, axis=0)))
+            slots = np.flatnonzero(np.logical_or.reduce(left, axis=0)).astype(np.int32)
+            for start in range(0, len(slots), self._piece):
+                self._measure(slots[start : start + self._piece])
 
     def inside(self, slots: Integers | slice) -> Booleans:
         """Return by place and slot which records are in a window."""
@@ -213,18 +215,14 @@ class SharedRecords:
     # Measuring.
 
     def measure_some(self, limit: int) -> bool:
-        """Measure at most about `limit` waiting records; return whether there are more."""
+        """Measure at most `limit` waiting records, fewer of many classes; return whether there are more."""
         if not len(self._queue) and self._waiting:
-            self._queue, self._waiting = self._unsettled(np.arange(len(self.at))), False
+            self._queue, self._waiting = np.flatnonzero(_unsettled(self._bits)), False
+        some = self._queue[: min(limit, self._piece)]
         # Some may have been measured, or have left, since they were found.
-        self._measure_in_pieces(self._unsettled(self._queue[:limit]))
-        self._queue = self._queue[limit:]
+        self._measure(some[_unsettled(self._bits[:, some])].astype(np.int32))
+        self._queue = self._queue[len(some) :]
         return self._waiting or len(self._queue) > 0
-
-    def _unsettled(self, slots: Integers) -> Integers:
-        """Return the slots whose totals are not those of where the record is: neither all bits nor none."""
-        bits = (self._bits[:, slots] + np.uint8(1)) & np.uint8(_ALL_BITS - 1)
-        return np.asarray(slots[np.bitwise_or.reduce(bits, axis=0) != 0])
 
     def rebuild(self, stream: int, window: "SlidingWindow", asked: int) -> None:
         """Empty the curve of a window, to be measured again in a range around a threshold. Nothing else is waiting."""
@@ -232,13 +230,10 @@ class SharedRecords:
         self._bits[window.place, window.slots] &= ~np.uint8(_CURVES[stream])
         self._waiting = True
 
-    def _measure_in_pieces(self, slots: Integers) -> None:
-        piece = max(1, min(_GATHERED_RECORDS, _GATHERED_NUMBERS // self.vectors.shape[1]))
-        for start in range(0, len(slots), piece):
-            self._measure(slots[start : start + piece].astype(np.int32))
-
     def _measure(self, slots: Slots) -> None:
         """Count records where they are, and no longer where they were."""
+        if not len(slots):
+            return
         gauge, table, vectors = self.gauge, self.table, self.vectors[slots]
         new = np.flatnonzero(self._denominators[slots] == 0.0)
         if len(new):
@@ -275,6 +270,11 @@ class SharedRecords:
         self._bits &= np.uint8(_INSIDE)
         self._left, self._waiting = 0, True
         self._release(np.flatnonzero(held & ~np.logical_or.reduce(self._bits != 0, axis=0)).astype(np.int32))
+
+
+def _unsettled(bits: Marks) -> Booleans:
+    """Return which records are not counted as where they are: their bits are neither all set nor none."""
+    return np.asarray(np.bitwise_or.reduce((bits + np.uint8(1)) & np.uint8(_ALL_BITS - 1), axis=0) != 0)
 
 
 class SlidingWindow:
@@ -598,7 +598,7 @@ def measure_some(gauge: Gauge, parts: Parts, limit: int) -> bool:
 def measured(gauge: Gauge, parts: Parts) -> WindowTotals:
     """Return the totals of segments over all their shards, after measuring what is left."""
     merged = _Merged(gauge, parts)
-    while merged.measure_some(_EVERYTHING):
+    while merged.measure_some(_GATHERED_RECORDS):
         pass
     return merged.measured()
 
