@@ -9,7 +9,7 @@ none expire. Records are measured on demand, all windows together: those that ca
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -346,9 +346,9 @@ class SlidingWindow:
         if not len(at):
             return 0, self._slots[:0]
         self.clock = max(self.clock, float(at[-1]))
-        expired = self._expired()
-        late = 0
+        expired = late = 0
         if self.bounds.age_seconds is not None:
+            expired = self._expired()
             late = int(np.searchsorted(at, self.clock - self.bounds.age_seconds))
         excess = len(self) - expired + len(at) - late - self.bounds.capacity
         if excess > 0:
@@ -390,10 +390,9 @@ class SlidingWindow:
 
     def _crowded_out(self, at: Floats, expired: int, excess: int) -> int:
         """Return how many of the `excess` oldest records, of the window and of a batch, are in the window."""
-        held = len(self) - expired
         newest = self.newest
-        if held and newest is not None and at[0] >= newest:
-            return min(held, excess)
+        if newest is None or at[0] >= newest:
+            return min(len(self) - expired, excess)
         oldest = self.records.at[self.slots[expired : expired + excess]]
         # Stable: of equal times, those in the window go first.
         ranked = np.argsort(np.concatenate([oldest, at[:excess]]), kind="stable")[:excess]
@@ -436,45 +435,43 @@ def enter(
     order = np.arange(len(at)) if np.all(at[1:] >= at[:-1]) else np.argsort(at, kind="stable")
     arrival, entered, added = records.next_arrival, np.zeros(len(at), dtype=np.bool_), []
     records.next_arrival += len(at)
-    entering: list[list[tuple[SlidingWindow, Integers]]] = []
+    entering: list[tuple[Integers, Floats, list[tuple[SlidingWindow, int, int]]]] = []
     for place in places:
-        evicted, some = [], []
-        for window, rows in _by_window(place, order):
-            late, gone = window.make_way(at[rows])
+        rows, edges = _by_window(place, order)
+        times, some, evicted = at[rows], [], []
+        for window, start, end in zip(place.windows, edges, edges[1:], strict=False):
+            late, gone = window.make_way(times[start:end])
             evicted.append(gone)
-            some.append((window, rows[late:]))
-            ahead = int(np.count_nonzero(future[rows])) if future_records else 0
-            added.append(Added(len(rows) - late, late, ahead + restamped.get(window.row, 0), len(gone)))
+            some.append((window, start + late, end))
+            entered[rows[start + late : end]] = True
+            ahead = int(np.count_nonzero(future[rows[start:end]])) if future_records else 0
+            added.append(Added(end - start - late, late, ahead + restamped.get(window.row, 0), len(gone)))
         records.let_out(place.windows[0].place, np.concatenate(evicted))
-        entered[np.concatenate([rows for _, rows in some])] = True
-        entering.append(some)
+        entering.append((rows, times, some))
     slots = np.empty(len(at), dtype=np.int32)
     if entered.all():
         slots[:] = records.allot(vectors, at, arrival + np.arange(len(at)))
     else:
         slots[entered] = records.allot(vectors[entered], at[entered], arrival + np.flatnonzero(entered))
         records.never_entered(arrival + np.flatnonzero(~entered))
-    for some in entering:
-        rows = np.concatenate([rows for _, rows in some])
-        table_rows = np.repeat([window.row for window, _ in some], [len(rows) for _, rows in some])
-        records.let_in(some[0][0].place, slots[rows], table_rows)
-        for window, rows in some:
-            window.take(slots[rows], at[rows])
+    for rows, times, some in entering:
+        by_window = slots[rows]
+        taken = [by_window[start:end] for _, start, end in some]
+        for (window, start, end), new in zip(some, taken, strict=True):
+            window.take(new, times[start:end])
+        table_rows = np.repeat([window.row for window, *_ in some], [len(new) for new in taken])
+        records.let_in(some[0][0].place, np.concatenate(taken), table_rows)
     records.settle_left()
     return added
 
 
-def _by_window(place: Entering, order: Integers) -> Iterator[tuple[SlidingWindow, Integers]]:
-    """Yield each window with the records that may enter it, in order."""
+def _by_window(place: Entering, order: Integers) -> tuple[Integers, list[int]]:
+    """Return the records by window, in order within each, and where each window starts and the last one ends."""
     if place.codes is None:
-        yield place.windows[0], order
-        return
+        return order, [0, len(order)]
     code = place.codes[order]
     grouped = np.argsort(code, kind="stable")
-    code, rows = code[grouped], order[grouped]
-    edges = np.searchsorted(code, np.arange(len(place.windows) + 1))
-    for window, start, end in zip(place.windows, edges, edges[1:], strict=False):
-        yield window, rows[start:end]
+    return order[grouped], np.searchsorted(code[grouped], np.arange(len(place.windows) + 1)).tolist()
 
 
 def restamp(records: SharedRecords, known: Iterable[SlidingWindow], limit: float, now: float) -> dict[int, int]:
