@@ -83,10 +83,10 @@ def plain_recompute(calibration: Calibration, vectors: NDArray[np.float32]) -> f
 
 def by_windows_a_record() -> Iterable[Sequence[float]]:
     """Yield how many windows a record is in, the microseconds to add and evict it, and its bytes."""
-    calibration = calibration_of(CLASSES)
+    gauge = Gauge(calibration_of(CLASSES))
     for splits in range(5):
         tracemalloc.start()
-        push = _splitting(calibration, splits)
+        push = _splitting(gauge, splits)
         for _ in range(12):  # 10,000 records in each window
             push()
         held, _ = tracemalloc.get_traced_memory()
@@ -94,11 +94,11 @@ def by_windows_a_record() -> Iterable[Sequence[float]]:
         yield splits + 1, 1e6 * best(push, 3) / BATCH, held / 10_000
 
 
-def _splitting(calibration: Calibration, splits: int) -> Callable[[], None]:
+def _splitting(gauge: Gauge, splits: int) -> Callable[[], None]:
     """Return a function that adds a batch to windows of 10,000 records: one of all, and by fields of one value each."""
     names = [f"field{number}" for number in range(splits)]
     windows = ModelWindows(
-        Gauge(calibration),
+        gauge,
         Bounds(records=10_000, tolerance_seconds=1e9),
         Segmentation(tuple((name,) for name in names)),
     )
@@ -110,7 +110,7 @@ def _splitting(calibration: Calibration, splits: int) -> Callable[[], None]:
         nonlocal clock
         enter(windows, Records(vectors, clock + np.arange(BATCH, dtype=np.float64), fields), clock)
         clock += BATCH
-        evaluate(windows, calibration)
+        evaluate(windows, gauge.calibration)
 
     return push
 

@@ -523,7 +523,7 @@ def mean_confidences(sums: Numbers) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class WindowTotals:
+class MeasuredWindows:
     """A snapshot of the totals of several windows, and their means."""
 
     gauge: Gauge
@@ -586,7 +586,7 @@ class WindowTotals:
         return self.gauge.calibration.estimate_windows(self, failed=failed).window(index)
 
 
-def totals_of(gauge: Gauge, vectors: Singles) -> WindowTotals:
+def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
     """Return the totals of records, as of one window."""
     table = TotalsTable(gauge)
     row, (denominators, marks) = table.new(), gauge.derive(vectors)
@@ -607,7 +607,7 @@ def totals_of(gauge: Gauge, vectors: Singles) -> WindowTotals:
                 table.add_steps(stream, steps, *_constant(len(rows), row))
     chosen = np.array([row])
     raw, scaled = (table.sets_at(stream, chosen, asked[stream]) for stream in (0, 1))
-    return WindowTotals(gauge, table.sums[chosen], (raw, scaled), table.predicted[chosen].astype(np.int64))
+    return MeasuredWindows(gauge, table.sums[chosen], (raw, scaled), table.predicted[chosen].astype(np.int64))
 
 
 def _constant(records: int, row: int) -> tuple[Integers, Integers]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.scores import MOST_RECORDS, Booleans, Floats, Integers, Singles
-from monitor.core.totals import ROWS, Gauge, Marks, Numbers, TotalsTable, WindowTotals, mean_confidences
+from monitor.core.totals import ROWS, Gauge, Marks, MeasuredWindows, Numbers, TotalsTable, mean_confidences
 
 Slots = NDArray[np.int32]
 
@@ -320,7 +320,7 @@ class SlidingWindow:
         """Return the vectors, oldest first."""
         return self.records.vectors[self.slots]
 
-    def totals(self) -> WindowTotals:
+    def totals(self) -> MeasuredWindows:
         """Return a snapshot of the totals."""
         return measured(self.gauge, [[self]])
 
@@ -561,7 +561,7 @@ class _Merged:
                     more = True
         return more
 
-    def measured(self) -> WindowTotals:
+    def measured(self) -> MeasuredWindows:
         """Return the totals after everything was measured."""
         if self._sums[:, 0].max(initial=0) > MOST_RECORDS:
             found = self._sums[:, 0].max()
@@ -578,7 +578,7 @@ class _Merged:
         predicted = self._total(
             self._gauge.calibration.classes, lambda shard: shard.records.table.predicted[shard.rows]
         )
-        return WindowTotals(self._gauge, self._sums, (raw, scaled), predicted)
+        return MeasuredWindows(self._gauge, self._sums, (raw, scaled), predicted)
 
     def _total(self, width: int, of: Callable[[_Shard], Integers]) -> Numbers:
         total = np.zeros((self._parts, width), dtype=np.int64)
@@ -587,12 +587,13 @@ class _Merged:
         return total
 
 
-def measure_some(gauge: Gauge, parts: Parts, limit: int) -> bool:
-    """Measure about `limit` records of what `measured` needs; return whether there is more."""
-    return _Merged(gauge, parts).measure_some(limit)
+def measured_after(gauge: Gauge, parts: Parts, limit: int) -> MeasuredWindows | None:
+    """Measure about `limit` records of what `measured` needs; return the totals if that was all."""
+    merged = _Merged(gauge, parts)
+    return None if merged.measure_some(limit) else merged.measured()
 
 
-def measured(gauge: Gauge, parts: Parts) -> WindowTotals:
+def measured(gauge: Gauge, parts: Parts) -> MeasuredWindows:
     """Return the totals of segments over all their shards, after measuring what is left."""
     merged = _Merged(gauge, parts)
     while merged.measure_some(_GATHERED_RECORDS):

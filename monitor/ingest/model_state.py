@@ -17,8 +17,8 @@ from monitor.core.recent_ids import RecentIds
 from monitor.core.report import InputFacts, Snapshot
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Chunk, Segment
-from monitor.core.totals import Gauge
-from monitor.core.window import Added, Parts, measure_some, measured
+from monitor.core.totals import Gauge, MeasuredWindows
+from monitor.core.window import Added, Parts, measured, measured_after
 from monitor.ingest.backlog import Backlog
 from monitor.state.commit_plan import (
     COMMON,
@@ -128,8 +128,11 @@ class ModelState:
 Models = Mapping[str, ModelState]
 """By model name."""
 
+Shards = Mapping[Segment, Sequence[ModelState]]
+"""A model in all shards that have a window of a segment."""
 
-class FairLock:
+
+class QueueLock:
     """A lock that a thread cannot take again while another one waits for it."""
 
     def __init__(self) -> None:
@@ -157,7 +160,7 @@ class ModelStates:
         """All counts since the state was created; for the ingestion thread only."""
         self._published = counters.copy()
         self._backlog = backlog
-        self.lock = FairLock()
+        self.lock = QueueLock()
 
     # For any thread.
 
@@ -172,31 +175,41 @@ class ModelStates:
         """
         for _ in range(_MOST_PIECES):
             with self.lock:
-                if not any(one.windows.measure_some(_PIECE) for one in self.of(model)):
-                    break
-        for _ in range(_MOST_PIECES):
-            with self.lock:
+                if any(one.windows.measure_some(_PIECE) for one in self.of(model)):
+                    continue
                 self._expire(model)
-                if not measure_some(self.common[model].gauge, _windows(_by_segment(self.of(model))), _PIECE):
-                    break
+                shards = _by_segment(self.of(model))
+                totals = measured_after(self.common[model].gauge, _windows(shards), _PIECE)
+                if totals is not None:
+                    return self._snapshot(model, shards, totals, now, running)
         with self.lock:
-            return self._snapshot(model, now, running)
+            shards = _by_segment(self.of(model))
+            return self._snapshot(model, shards, measured(self.common[model].gauge, _windows(shards)), now, running)
 
-    def _snapshot(self, model: str, now: float, running: float) -> Snapshot:
-        self._expire(model)
-        common, counters, shards = self.common[model], self.counted, _by_segment(self.of(model))
-        health, windows = common.health, _windows(shards)
-        totals = measured(common.gauge, windows)
-        newest = _latest([window.newest for window in some] for some in windows)
-        oldest = -_latest([None if window.oldest is None else -window.oldest for window in some] for some in windows)
+    def _snapshot(self, model: str, shards: Shards, totals: MeasuredWindows, now: float, running: float) -> Snapshot:
+        common, counters, health = self.common[model], self.counted, self.common[model].health
+        parts = np.repeat(np.arange(len(shards)), [len(some) for some in shards.values()])
+        each = [(one, segment) for segment, some in shards.items() for one in some]
+        windows = [one.windows[segment] for one, segment in each]
+
+        def latest(found: Sequence[float | None]) -> Floats:
+            """Return by segment the largest value of its shards; NaN if there is none."""
+            values = np.full(len(shards), np.nan)
+            np.fmax.at(values, parts, np.array(found, dtype=np.float64))
+            return values
+
+        newest = latest([window.newest for window in windows])
+        oldest = -latest([None if window.oldest is None else -window.oldest for window in windows])
+        entered = np.zeros(len(shards), dtype=np.int64)
+        np.add.at(entered, parts, [one.windows.entered(segment) for one, segment in each])
         return Snapshot(
             segments=tuple(shards),
             measured=totals,
             newest_at=newest,
             usual_gap_seconds=np.nan_to_num(newest - oldest) / np.maximum(1, totals.records - 1),
-            entered=np.array([sum(one.windows.entered(s) for one in some) for s, some in shards.items()]),
-            came_at=_latest([one.last_arrival.get(s) for one in some] for s, some in shards.items()),
-            came_before=_latest([one.earlier_arrival.get(s) for one in some] for s, some in shards.items()),
+            entered=entered,
+            came_at=latest([one.last_arrival.get(segment) for one, segment in each]),
+            came_before=latest([one.earlier_arrival.get(segment) for one, segment in each]),
             input=InputFacts(health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints),
             right_version=sum(count for (_, name), count in counters.records.items() if name == model),
             other_version=counters.records_other_version[model],
@@ -326,13 +339,8 @@ def _by_segment(held: Sequence[ModelState]) -> dict[Segment, list[ModelState]]:
     return {segment: found[segment] for segment in kept}
 
 
-def _windows(shards: Mapping[Segment, Sequence[ModelState]]) -> Parts:
+def _windows(shards: Shards) -> Parts:
     return [[one.windows[segment] for one in some] for segment, some in shards.items()]
-
-
-def _latest(found: Iterable[Sequence[float | None]]) -> Floats:
-    """Return the largest value of each, without None; NaN where there is none."""
-    return np.array([max((one for one in some if one is not None), default=math.nan) for some in found])
 
 
 def _oldest(models: Iterable[ModelState]) -> float:

@@ -104,7 +104,7 @@ _QUICK = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PageText:
     """Compressed lines of one family: the plain page of thousands of windows takes tens of megabytes."""
 
     packed: bytes
@@ -116,7 +116,7 @@ class Text:
     """Advances a CRC by this text; see `_advanced`."""
 
     @classmethod
-    def of(cls, plain: bytes) -> "Text":
+    def of(cls, plain: bytes) -> "PageText":
         """Return compressed lines."""
         packer = zlib.compressobj(_QUICK, wbits=-zlib.MAX_WBITS)
         packed = packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -127,14 +127,14 @@ class Text:
 class MetricsPage:
     """All series in the text format 0.0.4, compressed."""
 
-    texts: tuple[Text, ...] = ()
+    texts: tuple[PageText, ...] = ()
     size: int = 0
     """Of the plain page."""
     crc: int = 0
     """The CRC-32 of the plain page."""
 
     @classmethod
-    def of(cls, texts: Sequence[Text]) -> "MetricsPage":
+    def of(cls, texts: Sequence[PageText]) -> "MetricsPage":
         """Return the page of some texts."""
         crc = 0
         for one in texts:
@@ -180,9 +180,9 @@ class PrometheusSink:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._texts: dict[str, Mapping[str, Text]] = {}
+        self._texts: dict[str, Mapping[str, PageText]] = {}
         """By model, then by family."""
-        self._headers = {family.name: Text.of(family.header().encode()) for family in FAMILIES}
+        self._headers = {family.name: PageText.of(family.header().encode()) for family in FAMILIES}
         self._labels: dict[str, dict[Segment, bytes]] = {}
         """By model, the labels of its windows."""
         self._page: MetricsPage | None = MetricsPage()
@@ -213,7 +213,7 @@ class PrometheusSink:
                 self._page = MetricsPage.of([text for family in FAMILIES for text in self._family(family)])
             return self._page
 
-    def _family(self, family: MetricFamily) -> list[Text]:
+    def _family(self, family: MetricFamily) -> list[PageText]:
         # The format wants all series of a family together, of all models.
         found = [self._texts[model].get(family.name) for model in sorted(self._texts)]
         texts = [text for text in found if text is not None]
@@ -231,7 +231,7 @@ class _Writer:
 
     def __init__(self, report: Report, windows: WindowReports, labels: Sequence[bytes]) -> None:
         """`labels` are those of the windows."""
-        self.texts: dict[str, Text] = {}
+        self.texts: dict[str, PageText] = {}
         """By family."""
         self._model = f"model={quoted(label_value(report.model))}"
         self._labels = labels
@@ -281,7 +281,7 @@ class _Writer:
             pieces.append(b"".join(parts.tolist()))
         plain = b"".join(pieces)
         if plain:
-            self.texts[family.name] = Text.of(plain[1:] + b"\n")
+            self.texts[family.name] = PageText.of(plain[1:] + b"\n")
 
     def _write_model(self, report: Report, windows: WindowReports) -> None:
         model, seen = self._model, report.input

@@ -8,14 +8,14 @@ import numpy as np
 from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimators.conformal import Conformal
 from monitor.core.scores import FIXED_POINT, Outputs, Scores, Singles, fixed, outputs
-from monitor.core.totals import Gauge, WindowTotals
+from monitor.core.totals import Gauge, MeasuredWindows
 
 _FINER = 1 << 30
 
 
 @dataclass(frozen=True)
 class SlowTotals:
-    """One window; the same numbers as `WindowTotals`, computed from scratch."""
+    """One window; the same numbers as `MeasuredWindows`, computed from scratch."""
 
     gauge: Gauge
     vectors: Singles
@@ -59,7 +59,7 @@ class SlowTotals:
         return [score / ones, size / self.records, empty / self.records, unsure / ones]
 
 
-def assert_equal(measured: WindowTotals, index: int, vectors: Singles) -> None:
+def assert_equal(measured: MeasuredWindows, index: int, vectors: Singles) -> None:
     """Raise unless a window's totals equal a slow computation from its records, to the bit."""
     slow, gauge = SlowTotals(measured.gauge, vectors), measured.gauge
     assert measured.records[index] == slow.records
@@ -74,7 +74,7 @@ def assert_equal(measured: WindowTotals, index: int, vectors: Singles) -> None:
         assert measured.means(one)[:, index].tolist() == slow.means(one), one.form.name
 
 
-def same(one: WindowTotals, other: WindowTotals) -> bool:
+def same(one: MeasuredWindows, other: MeasuredWindows) -> bool:
     """Return whether two measurements of windows are equal to the bit."""
     return all(
         np.array_equal(a, b)

@@ -13,7 +13,7 @@ from monitor.core.calibration import calibrate
 from monitor.core.scores import label_outputs
 from monitor.core.segments import ALL, Chunk, ModelWindows, Segment, Segmentation
 from monitor.core.totals import Gauge, totals_of
-from monitor.core.window import Bounds, measure_some, measured
+from monitor.core.window import Bounds, measured, measured_after
 from tests.core.slow_totals import assert_equal
 from tests.strategies import Singles, synthetic
 
@@ -174,7 +174,7 @@ def test_windows_of_any_history_equal_a_slow_computation(
         if action == "measure":
             _check(gauge, windows, pool, slow)
         elif action == "some":
-            measure_some(gauge, [[windows[segment]] for segment in windows], 3)
+            measured_after(gauge, [[windows[segment]] for segment in windows], 3)
         elif action == "forget" and SITES[0] in windows:
             windows.forget(SITES[0])
             slow.forget(SITES[0])

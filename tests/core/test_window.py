@@ -9,7 +9,7 @@ from monitor.core import window as windows_module
 from monitor.core.calibration import calibrate
 from monitor.core.estimate import Estimate, NoEstimate
 from monitor.core.scores import MOST_RECORDS, label_outputs
-from monitor.core.totals import Gauge, WindowTotals, totals_of
+from monitor.core.totals import Gauge, MeasuredWindows, totals_of
 from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_window, measured, rebuilt
 from tests.core.slow_totals import same
 from tests.strategies import Singles, synthetic
@@ -195,7 +195,7 @@ def test_a_full_window_of_certain_records_does_not_overflow(gauge: Gauge) -> Non
     """The largest window with the largest contributions."""
     sure = totals_of(gauge, np.array([[1.0, 0.0, 0.0, 0.0]], dtype=np.float32))
     raw, scaled = (some * MOST_RECORDS for some in sure.moving)
-    most = WindowTotals(gauge, sure.sums * MOST_RECORDS, (raw, scaled), sure.predicted * MOST_RECORDS).estimate()
+    most = MeasuredWindows(gauge, sure.sums * MOST_RECORDS, (raw, scaled), sure.predicted * MOST_RECORDS).estimate()
     for name in ("ac", "cpc_ac", "cpc_acc"):
         one = most[name]
         assert isinstance(one, Estimate)

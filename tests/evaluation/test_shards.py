@@ -11,7 +11,7 @@ from monitor.core.alerts import AlertPhase, AlertRule
 from monitor.core.estimate import CONSENSUS, Estimate, WindowState
 from monitor.core.report import Report
 from monitor.core.segments import Segmentation
-from monitor.core.totals import Gauge, WindowTotals, totals_of
+from monitor.core.totals import Gauge, MeasuredWindows, totals_of
 from monitor.core.window import Bounds
 from monitor.evaluation.evaluator import Evaluator
 from monitor.reference.reference import Reference
@@ -198,7 +198,7 @@ def test_a_model_that_is_not_shared_has_no_parts(tmp_path: Path, log: Log) -> No
     assert whole(member.evaluate()).parts == {}
 
 
-def _parts(totals: WindowTotals) -> dict[str, Estimate]:
+def _parts(totals: MeasuredWindows) -> dict[str, Estimate]:
     found = totals.estimate().estimators
     return {name: one for name, one in found.items() if isinstance(one, Estimate)}
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.config.config import IngestOptions, ModelOptions
 from monitor.core.segments import ALL, Segment, Segmentation
-from monitor.core.totals import WindowTotals
+from monitor.core.totals import MeasuredWindows
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
@@ -140,7 +140,7 @@ class Process:
         return self.ingestion.view.counters().stored().get(name, 0)
 
 
-def exact(totals: WindowTotals) -> bytes:
+def exact(totals: MeasuredWindows) -> bytes:
     """Return everything in totals, to be compared to the bit."""
     return b"".join(part.tobytes() for part in (totals.sums, *totals.moving, totals.predicted))
 

@@ -104,6 +104,13 @@ def test_several_odd_records_among_many(seed: int) -> None:
     _check(records, ALIKE)
 
 
+def test_a_column_that_only_some_records_have() -> None:
+    """Those around a bad line are decoded apart from the others."""
+    records = [{"probs": GOOD, "id": f"{number}" + "-" * 2_000} for number in range(MANY)]
+    for odd in ({"predicted": "dog"}, {"version": "2"}, {"time": 5.0}, {"site": "A"}):
+        _check([*records[:60], records[60] | odd, {"probs": 1}, records[60] | odd, *records[61:]], (MODEL,))
+
+
 def test_records_with_other_fields_only() -> None:
     """Without any field but the vector, and with many segments."""
     _check([{"probs": GOOD}] * MANY, (MODEL,))

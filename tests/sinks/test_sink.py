@@ -22,7 +22,7 @@ from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL
 from monitor.sinks.manager import SinkManager
 from monitor.sinks.notifications import WebhookSink
-from monitor.sinks.prometheus_page import FAMILIES, MAX_CLASSES, MetricsPage, PrometheusSink, Text, _written
+from monitor.sinks.prometheus_page import FAMILIES, MAX_CLASSES, MetricsPage, PageText, PrometheusSink, _written
 from tests.sinks import reports
 from tests.sinks.pages import families, samples
 
@@ -197,7 +197,7 @@ def test_a_scrape_without_a_new_report_computes_nothing() -> None:
 
 @given(st.lists(st.binary(max_size=300)))
 def test_packed_texts_join_to_one_stream(texts: list[bytes]) -> None:
-    page, plain = MetricsPage.of([Text.of(one) for one in texts]), b"".join(texts)
+    page, plain = MetricsPage.of([PageText.of(one) for one in texts]), b"".join(texts)
     assert (bytes(page), page.size, page.crc) == (plain, len(plain), zlib.crc32(plain))
 
 

@@ -349,9 +349,10 @@ class EncodedRecords:
             return column
         return column.values * self.count if len(column.values) == 1 and column.values[0] else self.values(name, rows)
 
-    def any(self, name: str, rows: Indices) -> Values | None:
-        """Return a column of any values; None if it is empty."""
-        return None if (self._field(name, rows)[1] == _NONE).all() else self.values(name, rows)
+    def any(self, name: str, rows: Indices) -> Values:
+        """Return a column of any values."""
+        is_empty = (self._field(name, rows)[1] == _NONE).all()
+        return [None] * len(rows) if is_empty else self.values(name, rows)
 
     def values(self, name: str, rows: Indices) -> Values:
         """Return a column as Python values."""

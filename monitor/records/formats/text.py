@@ -138,9 +138,6 @@ class GzipText:
 BLOCK_BYTES = 1 << 20
 """Bytes that are decoded and checked at once."""
 
-# Fits in the CPU cache.
-_SEARCHED_BYTES = 1 << 17
-
 _NEWLINE, _RETURN, _OPEN, _CLOSE, _QUOTE = b'\n\r{}"'
 
 
@@ -212,18 +209,9 @@ def line_blocks(data: bytes, *, skip_first: bool = False) -> Iterator[LineBlock]
         if not end:  # a line longer than a block
             end = data.index(b"\n", start) + 1
         text = view[start:end]
-        block = LineBlock(text, first, start, _newlines(text))
+        block = LineBlock(text, first, start, np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == _NEWLINE))
         yield block
         start, first = end, first + len(block)
-
-
-def _newlines(text: memoryview) -> Indices:
-    characters = np.frombuffer(text, dtype=np.uint8)
-    found = [
-        np.flatnonzero(characters[start : start + _SEARCHED_BYTES] == _NEWLINE) + start
-        for start in range(0, len(characters), _SEARCHED_BYTES)
-    ]
-    return np.concatenate(found)
 
 
 def text_pieces(
