@@ -187,7 +187,7 @@ def estimate_forms(
     ready = tuple(ready)
     names = tuple(one.form.full_name for one in ready)
     columns, why = _columns(ready, windows, failed)
-    return _estimates(names, windows.records, columns, why)
+    return _estimates(names, windows.records, columns[:, :-1], why[:-1])
 
 
 def _estimates(names: tuple[str, ...], records: Integers, columns: Floats, why: Codes) -> Estimates:
@@ -198,10 +198,14 @@ def _estimates(names: tuple[str, ...], records: Integers, columns: Floats, why: 
 def _columns(
     ready: Sequence[CalibratedEstimator], windows: MeasuredWindows, failed: Failed | None
 ) -> tuple[Floats, Codes]:
-    """Return accuracies, unclipped, set sizes and shares of empty sets, shape (4, estimators, windows); and `why`."""
+    """Return accuracies, unclipped, set sizes and shares of empty sets, shape (4, estimators, windows); and `why`.
+
+    With one more row, for the consensus.
+    """
     records = windows.records
-    columns = np.full((4, len(ready), len(records)), np.nan)
-    accuracies, values, sizes, empty = columns
+    columns = np.full((4, len(ready) + 1, len(records)), np.nan)
+    reasons = np.zeros(columns.shape[1:], dtype=np.uint8)
+    (accuracies, values, sizes, empty), why = columns[:, :-1], reasons[:-1]
     errors: dict[int, Exception] = {}
     if records.any():
         confidence = [windows.mean_confidence(scaled=scaled) for scaled in (False, True)]
@@ -216,7 +220,6 @@ def _columns(
                     raise
                 values[row] = np.nan
                 errors[row] = error
-    why = np.zeros(values.shape, dtype=np.uint8)
     # False for NaN.
     valid = (values >= _LOWEST) & (values <= _HIGHEST)
     if not (valid.all() and records.all()):
@@ -234,7 +237,7 @@ def _columns(
         without = (why == ERROR) | (why == TOO_FEW_RECORDS)
         sizes[without] = empty[without] = np.nan
     np.minimum(1.0, np.maximum(0.0, values), out=accuracies)
-    return columns, why
+    return columns, reasons
 
 
 def results_of(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
@@ -285,12 +288,12 @@ def estimate_all(
     place = {one.form.full_name: row for row, one in enumerate(every)}
     members = [place[member] for member in MEMBERS]
     consensus, spread = combine(columns[0, members])
-    reasons = why[members]
+    columns[:2, -1] = consensus
     # The reason of the first member that has one.
-    reason = reasons[(reasons != 0).argmax(axis=0), np.arange(len(spread))]
-    rows = [place[one.form.full_name] for one in chosen]
-    last = np.full((4, 1, len(spread)), np.nan)
-    last[:2] = consensus
+    reasons = why[members]
+    why[-1] = reasons[(reasons != 0).argmax(axis=0), np.arange(len(spread))]
+    if len(every) > len(default):
+        rows = [*(place[one.form.full_name] for one in chosen), -1]
+        columns, why = columns[:, rows], why[rows]
     names = (*(one.form.full_name for one in chosen), CONSENSUS)
-    columns, why = np.concatenate([columns[:, rows], last], axis=1), np.concatenate([why[rows], reason[None]])
     return _estimates(names, windows.records, columns, why), spread
