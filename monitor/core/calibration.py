@@ -8,25 +8,21 @@ from monitor.core.ensemble import (
     CalibratedEstimator,
     Estimates,
     Failed,
-    MeasuredRecords,
     MeasuredWindows,
     Variants,
     calibrate_all,
     estimate_all,
-    measure,
+    measure_vectors,
     side_by_side,
 )
 from monitor.core.estimate import CONSENSUS, Interval, NoEstimate, Result, Why
 from monitor.core.estimators.confidence import DifferenceOfConfidences
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress
 from monitor.core.replay import replay
-from monitor.core.scores import Floats, LabelledOutputs, Outputs, Singles, in_blocks
+from monitor.core.scores import Floats, LabelledOutputs, Singles
 
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "skip"}
 """The variants of the paper."""
-
-# Windows up to this size keep derived scores between the two passes; larger ones derive them twice.
-_KEPT_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +106,9 @@ class Calibration:
         self, windows: Sequence[Singles], variants: Variants | None = None, minimum_records: int = 1
     ) -> Iterator[WindowEstimate]:
         """Yield all estimates for each of some windows; faster than one by one."""
-        measured = [self._measure(one) for one in windows if len(one) >= minimum_records]
+        measured = [
+            measure_vectors(self.estimators, one, self.temperature) for one in windows if len(one) >= minimum_records
+        ]
         found = self.estimate_windows(side_by_side(measured), variants) if measured else None
         place = 0
         for one in windows:
@@ -121,13 +119,6 @@ class Calibration:
                 none = NoEstimate(Why.TOO_FEW_RECORDS, len(one), minimum_records=minimum_records)
                 names = (*(one.form.name for one in self.estimators), CONSENSUS)
                 yield WindowEstimate(len(one), dict.fromkeys(names, none), None, None)
-
-    def _measure(self, probabilities: Singles) -> MeasuredRecords:
-        kept: list[Outputs] | None = None
-        if probabilities.size <= _KEPT_ELEMENTS:
-            kept = list(in_blocks(probabilities, self.temperature))
-        blocks = lambda: kept if kept is not None else in_blocks(probabilities, self.temperature)  # noqa: E731
-        return measure(self.estimators, blocks)
 
     def estimate_windows(
         self, windows: MeasuredWindows, variants: Variants | None = None, failed: Failed | None = None

@@ -1,6 +1,6 @@
 """All estimators together: calibration on a reference, estimation for windows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
 from monitor.core.estimators.conformal import Conformal
-from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs
+from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs, Singles, UpperScores, in_blocks
 
 Failed = Callable[[str, Exception, int], None]
 """Called with the name and error of an estimator that failed, and on how many windows. Without it, a failure is raised."""
@@ -94,26 +94,108 @@ class MeasuredRecords:
         return np.asarray(sums / self.divisor)
 
 
-def measure(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> MeasuredRecords:
+# Between the two passes over a window, what its conformal sets need is kept if there are many classes, at most so many bytes;
+# if there are few, all derived scores of a small window. Otherwise scores are derived twice.
+_MANY_CLASSES = 64
+_MOST_KEPT = 1 << 24
+_SMALL_ELEMENTS = 1 << 20
+
+# The mean confidence of a window is rarely that much above that of its first block.
+_MORE_CONFIDENCE = 0.05
+
+
+def measure_vectors(
+    ready: Iterable[CalibratedEstimator], probabilities: Singles, temperature: float
+) -> MeasuredRecords:
+    """Measure a window of vectors, shape (records, classes)."""
+
+    def blocks() -> Iterator[Outputs]:
+        return in_blocks(probabilities, temperature)
+
+    if probabilities.shape[1] >= _MANY_CLASSES:
+        return measure(ready, blocks, _MOST_KEPT)
+    if probabilities.size > _SMALL_ELEMENTS:
+        return measure(ready, blocks)
+    kept = list(blocks())
+    return measure(ready, lambda: kept)
+
+
+def measure(
+    ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]], most_kept: int = 0
+) -> MeasuredRecords:
     """Measure the window whose records `blocks` yields at each call.
 
-    The first pass finds the window's mean confidence, which sets the threshold of `cpc_ac`; the second does the rest.
+    The first pass finds the window's mean confidence, which sets the threshold of `cpc_ac`; the second adds the conformal
+    sets. With `most_kept`, so many bytes of what sets probably need are kept, so that `blocks` is rarely called again.
     """
-    records, confidence = 0, np.zeros(2)
+    forms = {one.form.name: one for one in ready}
+    sets = {name: one for name, one in forms.items() if isinstance(one.estimator, Conformal)}
+    others = {name: one for name, one in forms.items() if name not in sets}
+    records, confidence, sums = 0, np.zeros(2), dict[object, Any]()
+    kept = _Kept(list(sets.values()), most_kept)
     for block in blocks():
         records += block.records
         confidence += [block.raw.confidence.sum(), block.scaled.confidence.sum()]
+        # Only conformal forms use the mean confidence.
+        _add(sums, others, block, np.zeros(2))
+        kept.add(block)
     means = confidence / max(records, 1)
-    keys = {one.form.name: _key(one, means) for one in ready}
-    summed = {keys[one.form.name]: one for one in ready}
-    sums: dict[object, Any] = dict.fromkeys(summed, 0.0)
-    for block in blocks():
-        for key, one in summed.items():
-            scores = block.scores(scaled=one.form.scaled)
-            rows = one.estimator.contributions(scores, float(means[int(one.form.scaled)]))
-            sums[key] += np.add.reduce(rows, axis=1)
-    columns = {name: np.reshape(sums[key], (-1, 1)) for name, key in keys.items()}
+    # Forms with the same threshold share their sums.
+    keys: dict[str, object] = {name: name for name in others}
+    keys |= {name: (one.form.scaled, _threshold(one, means)) for name, one in sets.items()}
+    shared = {keys[name]: one for name, one in sets.items()}
+    for block in kept.blocks(means) or blocks():
+        _add(sums, shared, block, means)
+    columns = {name: np.reshape(sums.get(keys[name], 0.0), (-1, 1)) for name in forms}
     return MeasuredRecords(np.array([records]), confidence[:, None], columns)
+
+
+def _add(sums: dict[object, Any], forms: Mapping[Any, CalibratedEstimator], block: Outputs, confidence: Floats) -> None:
+    for key, one in forms.items():
+        scaled = one.form.scaled
+        rows = one.estimator.contributions(block.scores(scaled=scaled), float(confidence[int(scaled)]))
+        sums[key] = sums.get(key, 0.0) + np.add.reduce(rows, axis=1)
+
+
+def _threshold(one: CalibratedEstimator, confidence: Floats) -> float:
+    estimator = cast("Conformal", one.estimator)
+    return float(estimator.threshold(confidence[int(one.form.scaled)]))
+
+
+class _Kept:
+    """The upper probabilities of blocks, from a little below the thresholds for the mean confidence of the first."""
+
+    def __init__(self, sets: Sequence[CalibratedEstimator], most_bytes: int) -> None:
+        self._sets = sets
+        self._left = most_bytes
+        self._floors: Floats | None = None
+        self._blocks: list[Outputs] = []
+
+    def add(self, block: Outputs) -> None:
+        """Keep what is needed of a block, if there is space."""
+        if self._left <= 0:
+            return
+        if self._floors is None:
+            means = np.array([block.raw.confidence.mean(), block.scaled.confidence.mean()])
+            self._floors = self._lowest(np.minimum(1.0, means + _MORE_CONFIDENCE))
+        if block.records > 1:
+            upper = [UpperScores(block.scores(scaled=scaled), self._floors[int(scaled)]) for scaled in (False, True)]
+            self._left -= upper[0].nbytes + upper[1].nbytes
+            block = Outputs(*upper)
+        self._blocks.append(block)
+
+    def blocks(self, confidence: Floats) -> Sequence[Outputs]:
+        """Return all blocks of a window with this mean confidence; none if they are not enough."""
+        enough = self._left > 0 and self._floors is not None and np.all(self._lowest(confidence) >= self._floors)
+        return self._blocks if enough else ()
+
+    def _lowest(self, confidence: Floats) -> Floats:
+        """Return the lowest threshold, raw and scaled."""
+        thresholds = ((one.form.scaled, _threshold(one, confidence)) for one in self._sets)
+        lowest = np.full(2, 2.0)
+        for scaled, threshold in thresholds:
+            lowest[int(scaled)] = min(lowest[int(scaled)], threshold)
+        return lowest
 
 
 def side_by_side(windows: Sequence[MeasuredRecords]) -> MeasuredRecords:
@@ -125,14 +207,6 @@ def side_by_side(windows: Sequence[MeasuredRecords]) -> MeasuredRecords:
         np.hstack([one.confidence for one in windows]),
         {name: np.hstack([one.sums[name] for one in windows]) for name in windows[0].sums},
     )
-
-
-def _key(one: CalibratedEstimator, confidence: Floats) -> object:
-    """Return what forms with equal sums share: variants of a form, and conformal sets at one threshold."""
-    if not isinstance(one.estimator, Conformal):
-        return one.form.name
-    at = int(one.form.scaled)
-    return one.form.scaled, float(one.estimator.threshold(confidence[at : at + 1])[0])
 
 
 Codes = NDArray[np.uint8]

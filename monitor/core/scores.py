@@ -84,16 +84,13 @@ class Scores:
             inside = self.comparable >= threshold
             # Numbers of one record alone would be added in another order.
             if self.records > 1 and np.count_nonzero(inside) * _FEW_INSIDE < inside.size:
-                # Few of many classes: add only those, in the same order.
                 entries = np.flatnonzero(inside)
-                records = entries % self.records
-                size = np.bincount(records, minlength=self.records).astype(np.float64)
-                total = np.bincount(records, self.probabilities.ravel()[entries], self.records)
+                self._sets[key] = _few_added(entries % self.records, self.probabilities.ravel()[entries], self.records)
             else:
                 # 16-bit counts are several times faster than floats; no vector has 32,768 classes.
                 size = np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int16).astype(np.float64)
                 total = np.add.reduce(self.probabilities * inside, axis=0)
-            self._sets[key] = ConformalSets(total / np.maximum(size, 1.0), size, size == 0.0)
+                self._sets[key] = ConformalSets(total / np.maximum(size, 1.0), size, size == 0.0)
         return self._sets[key]
 
     def of_classes(self, classes: Integers) -> Singles:
@@ -103,6 +100,34 @@ class Scores:
     def mean_scores_at(self, ranked: Singles) -> Floats:
         """Return the mean score of all records at each threshold, with 0 for empty sets."""
         return mean_scores_at(ranked, self)
+
+
+class UpperScores(Scores):
+    """The confidences of records and their probabilities at or above a floor, for conformal sets; at least two records."""
+
+    def __init__(self, scores: Scores, floor: float) -> None:
+        entries = np.flatnonzero(scores.comparable >= np.float32(floor))
+        self.nbytes = scores.confidence.nbytes + entries.size * 20
+        self.confidence = scores.confidence
+        self._record, self._probability = entries % scores.records, scores.probabilities.ravel()[entries]
+        self._comparable = scores.comparable.ravel()[entries]
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return len(self.confidence)
+
+    def sets_at(self, threshold: Singles | np.float32) -> ConformalSets:
+        """Return the conformal sets at a threshold that is not below the floor."""
+        inside = self._comparable >= threshold
+        return _few_added(self._record[inside], self._probability[inside], self.records)
+
+
+def _few_added(record: Integers, probability: Floats, records: int) -> ConformalSets:
+    """Return conformal sets of few probabilities, added by class as if there were all of them."""
+    size = np.bincount(record, minlength=records).astype(np.float64)
+    total = np.bincount(record, probability, records)
+    return ConformalSets(total / np.maximum(size, 1.0), size, size == 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.core.calibration import WindowEstimate, or_none
-from monitor.core.ensemble import Variants, calibrate_all, estimate_all, measure
+from monitor.core.ensemble import Variants, calibrate_all, estimate_all, measure_vectors
 from monitor.core.estimate import CONSENSUS, MINIMUM_RECORDS
 from monitor.core.estimators import EmptySets
 from monitor.core.record_columns import Records
-from monitor.core.scores import Singles, in_blocks, label_outputs
+from monitor.core.scores import Singles, label_outputs
 from monitor.errors import InvalidInput, UsageError
 from monitor.records.offline_files import accept_array, as_kind
 from monitor.records.record_schema import OutputKind
@@ -86,8 +86,8 @@ def evaluate(source: Records, target: Records, chosen: Variants) -> Evaluation:
         raise InvalidInput("evaluate: expected at least one record in source and target, found none")
     labelled = label_outputs(source.vectors, source.labels)
     ready = calibrate_all(labelled)
-    windows = measure(ready, lambda: in_blocks(target.vectors, labelled.temperature))
-    found, disagreement = estimate_all(ready, chosen, windows)
+    window = measure_vectors(ready, target.vectors, labelled.temperature)
+    found, disagreement = estimate_all(ready, chosen, window)
     names = (*(one.form.name for one in ready), CONSENSUS)
     realised = np.argmax(target.vectors, axis=1) == target.labels
     return Evaluation(

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar, Self
@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from monitor.core import ensemble
 from monitor.core.calibration import Calibration, WindowEstimates, calibrate
 from monitor.core.ensemble import MEMBERS, CalibratedEstimator, MeasuredRecords, Variants, measure, side_by_side
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Why
 from monitor.core.estimators import Form, Member
 from monitor.core.intervals import IntervalTables
-from monitor.core.scores import Floats, LabelledOutputs, Scores, Singles, in_blocks, label_outputs
+from monitor.core.scores import Floats, LabelledOutputs, Outputs, Scores, Singles, in_blocks, label_outputs
 from monitor.testing.oracle import Oracle
 from tests.strategies import Case, cases, named_values, synthetic
 
@@ -53,6 +54,31 @@ def test_many_windows_equal_each_alone(records: int, variants: Variants) -> None
     none = found.window(len(windows))
     assert set(none.values()) == {NoEstimate(Why.TOO_FEW_RECORDS, 0)}
     assert (none.disagreement, none.chance_disagreement) == (None, None)
+
+
+def test_a_window_of_many_classes_equals_the_same_measured_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what was kept from the first pass; with a first block of lower thresholds; and with too much to keep."""
+    probabilities, labels = synthetic(60, 100, seed=1, sharpness=3.0)
+    known = calibrate(label_outputs(probabilities, labels))
+    unsure, sure = (synthetic(700, 100, seed=2, sharpness=sharpness)[0] for sharpness in (2.0, 8.0))
+    derived: list[int] = []
+
+    def counted(probabilities: Singles, temperature: float) -> Iterator[Outputs]:
+        derived.append(len(probabilities))
+        return in_blocks(probabilities, temperature)
+
+    monkeypatch.setattr(ensemble, "in_blocks", counted)
+    # The last block has one record.
+    mixed, plain = np.concatenate([unsure[:655], sure, sure[:611]]), unsure[:656]
+    for window, most_kept, passes in ((plain, 1 << 20, 1), (mixed, 1 << 20, 2), (plain, 0, 2), (plain, 1000, 2)):
+        monkeypatch.setattr(ensemble, "_MOST_KEPT", most_kept)
+        derived.clear()
+        found = known.estimate(window)
+        assert len(derived) == passes
+        blocks = tuple(in_blocks(window, known.temperature))
+        assert len(blocks[-1].raw.confidence) == 1
+        twice = measure(known.estimators, lambda blocks=blocks: blocks)  # type: ignore[misc]
+        assert found == known.estimate_windows(twice).window(0)
 
 
 @pytest.mark.slow
