@@ -508,6 +508,9 @@ def _looks_other(text: bytes) -> bool:
 # Decoded objects of this size stay in the CPU cache until they become columns.
 _TOGETHER_BYTES = 3 << 15
 
+_CHECKED_BYTES, _CHECKED_RECORDS = 4 << 20, 1 << 15
+"""Messages or records that are checked at once: a fetch of a partition, to spread the cost of each step."""
+
 _RECORD_BYTES = 128
 """About the size of a small record."""
 
@@ -606,7 +609,7 @@ class MessageFrames:
                 end_run()
                 decode_group(some, fits=fits)
             waiting += size
-            if waiting >= BLOCK_BYTES:
+            if waiting >= _CHECKED_BYTES or run.records.count >= _CHECKED_RECORDS:
                 end_run()
                 builder.end_block()
                 waiting = 0
