@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from monitor.config.config import Config, ModelConfig, SourceConfig, model_options
 from monitor.core.recent_ids import bytes_at_most
 from monitor.core.totals import Gauge
+from monitor.core.window import bytes_per_record
 from monitor.errors import CpcmonError, InvalidReference, UsageError
 from monitor.records.record_schema import ModelFormat, RecordSchema
 from monitor.reference.reference import Reference
@@ -134,12 +135,16 @@ def room_for(source: SourceConfig, config: Config, loaded: Loaded) -> int | None
     return max(0, left) // windows if windows else None
 
 
-# Windows and ids are counted exactly. The constants below were measured as the peak of processes with full windows;
-# `python -m benchmarks.memory` compares them again.
+# The constants below were measured as the peak of processes with full windows; `python -m benchmarks.memory` compares them
+# again.
 
-_PROGRAM_BYTES = 106e6
-"""The interpreter, the libraries, SQLite's cache, and batches before they enter windows."""
-_SERIES_BYTES = 1_900
+_PROGRAM_BYTES = 84e6
+"""The interpreter, the libraries and SQLite's cache."""
+_BATCH_BYTES, _BATCH_RECORDS = 300, 200_000
+"""Per record that is read but not in windows yet, and how many there are at most."""
+_SPARE_ROOM = 1.2
+"""Room for records over what is used."""
+_SERIES_BYTES = 900
 """Per series of a window: the estimates of two evaluations, and the rendered pages."""
 _SERIES, _SERIES_PER_ALERT, _MOST_CLASSES = 124, 4, 50
 _HISTORY_BYTES = 19_260
@@ -151,33 +156,40 @@ class Forecast:
     """The memory of the process with every possible window, all full, in bytes."""
 
     windows: int
+    """At most: no record is in two windows."""
+    filled: int
+    """When each segment has just been filled: its records are in other windows too."""
     ids: int
     """With as many remembered ids as allowed."""
     first_ids: int
     """When the windows have just been filled."""
     evaluation: int
     """Snapshots, reports, pages and history."""
-    program: int = round(_PROGRAM_BYTES)
+    program: int
+    """The program, and a batch of records."""
 
     @property
     def process(self) -> int:
         """The total when the windows have just been filled."""
-        return self.windows + self.first_ids + self.evaluation + self.program
+        return self.filled + self.first_ids + self.evaluation + self.program
 
     @property
     def later(self) -> int:
         """The total with all remembered ids."""
-        return self.windows + self.ids + self.evaluation + self.program
+        return self.filled + self.ids + self.evaluation + self.program
 
 
 def forecast(loaded: Loaded) -> Forecast:
     """Return the memory forecast. For Kafka sources, one partition is counted."""
     with_reference = [(model, reference) for model, reference in loaded if reference is not None]
+    records = sum(_records(model) for model, _ in with_reference)
     return Forecast(
         windows=sum(cost for _, cost in window_costs(loaded)),
+        filled=sum(_filled_bytes(model, reference) for model, reference in with_reference),
         ids=sum(bytes_at_most(model.most_ids) for model, _ in with_reference),
         first_ids=sum(bytes_at_most(min(model.most_ids, _records(model))) for model, _ in with_reference),
         evaluation=sum(_evaluation_bytes(model, reference) for model, reference in with_reference),
+        program=round(_PROGRAM_BYTES) + _BATCH_BYTES * min(records, _BATCH_RECORDS),
     )
 
 
@@ -187,8 +199,16 @@ def _records(model: ModelConfig) -> int:
     return model.bounds.capacity * max(1, model.segmentation.most_segments // splits if splits else 1)
 
 
-def _evaluation_bytes(model: ModelConfig, reference: Reference) -> int:
+def _filled_bytes(model: ModelConfig, reference: Reference) -> int:
     gauge = Gauge(reference.calibration)
+    records = _records(model) * bytes_per_record(len(reference.classes), len(model.segmentation.split_by))
+    return gauge.bytes_shared + _most_windows(model) * gauge.bytes_per_window + round(_SPARE_ROOM * records)
+
+
+def _evaluation_bytes(model: ModelConfig, reference: Reference) -> int:
     series = _SERIES + min(len(reference.classes), _MOST_CLASSES) + _SERIES_PER_ALERT * len(model.alerts)
-    each = gauge.bytes_per_window + _HISTORY_BYTES + _SERIES_BYTES * series
-    return model_options(model, reference).windows(gauge).most_windows * each
+    return _most_windows(model) * (_HISTORY_BYTES + _SERIES_BYTES * series)
+
+
+def _most_windows(model: ModelConfig) -> int:
+    return 1 + (model.segmentation.most_segments if model.segmentation.split_by else 0)
