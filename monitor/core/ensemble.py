@@ -267,9 +267,7 @@ def _estimates(names: tuple[str, ...], records: Integers, columns: Floats, why: 
     return Estimates(names, records, accuracy, unclipped, set_size, empty_share, why)
 
 
-def _columns(
-    ready: Sequence[CalibratedEstimator], windows: Measured, failed: Failed | None
-) -> tuple[Floats, Codes]:
+def _columns(ready: Sequence[CalibratedEstimator], windows: Measured, failed: Failed | None) -> tuple[Floats, Codes]:
     """Return accuracies, unclipped, set sizes and shares of empty sets, shape (4, estimators, windows); and `why`.
 
     With one more row, for the consensus.

@@ -360,7 +360,7 @@ def test_records_that_come_while_an_evaluation_measures_are_part_of_it(
     process.tick()
     lock = process.ingestion.states.lock
 
-    class Busy(model_state.FairLock):
+    class Busy(model_state.QueueLock):
         left = 3
 
         def __exit__(self, *_: object) -> None:
@@ -389,7 +389,7 @@ def test_records_that_come_while_an_evaluation_measures_are_part_of_it(
 
 def test_a_thread_that_waits_for_the_lock_gets_it_next() -> None:
     """An evaluation that releases it between two pieces must not take it again before ingestion."""
-    lock, got = model_state.FairLock(), list[str]()
+    lock, got = model_state.QueueLock(), list[str]()
 
     def wait() -> None:
         with lock:
