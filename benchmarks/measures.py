@@ -309,8 +309,11 @@ def ingesting(
 
 
 def bytes_written(folder: Path, split_by: tuple[tuple[str, ...], ...]) -> int:
-    """Return the bytes that ingesting a file writes."""
-    inbox, state, options = written(folder), _fresh(folder), options_of(split_by)
+    """Return the bytes that ingesting a file writes.
+
+    The windows hold all records: what no window keeps is not written.
+    """
+    inbox, state, options = written(folder), _fresh(folder), options_of(split_by, RECORDS)
     with started(state, options, inbox) as ingestion:
         before = _written()
         ingest(ingestion, options)

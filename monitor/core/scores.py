@@ -4,7 +4,6 @@ Arrays are class-major, shape (classes, records). Reducing over the first axis t
 times faster than reducing short vectors one by one, and makes a record's numbers independent of its neighbours.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -274,7 +273,6 @@ def label_outputs(probabilities: Singles, labels: Integers, temperature: float |
     return LabelledOutputs(Outputs(Scores(raw), Scores(scale(raw, fitted))), labels, fitted)
 
 
-# Exact totals of conformal sets for every threshold at once, updated as records are added and removed.
 # The set of a record at a threshold is its top k classes, so its mean score, size and emptiness are step functions of the
 # threshold, with steps at the probabilities. The possible thresholds are the reference's calibration scores. A record adds
 # each step to the cell between two calibration scores that contains the probability; the totals at a threshold are the sum of
@@ -286,10 +284,6 @@ FIXED_POINT = 1 << 40
 MOST_RECORDS = (1 << 23) - 1
 """Totals of more records could exceed 64 bits."""
 
-ROWS = 4
-"""Totals per cell: steps of the mean score, set sizes, records by top score, confidences by top score."""
-
-Totals = NDArray[np.int64]
 Cells = NDArray[np.intp]
 
 # Numbers with the same upper bits share a slot. A finer table is faster until it exceeds the cache.
@@ -299,7 +293,7 @@ _SORTED_ELEMENTS = 1 << 20
 _MOST_STEPS = 8
 
 
-def fixed(values: Floats) -> Totals:
+def fixed(values: Floats) -> NDArray[np.int64]:
     """Return numbers in fixed point."""
     return np.rint(values * FIXED_POINT).astype(np.int64)
 
@@ -313,8 +307,6 @@ class ThresholdGrid:
 
     def __init__(self, thresholds: Singles) -> None:
         self.thresholds = np.unique(thresholds)
-        self.place = {float(threshold): index for index, threshold in enumerate(self.thresholds)}
-        """The index of each threshold."""
         self._middle = int(np.float32(0.5).view(np.int32)) >> _SHIFT
         slots = self._slot(self.thresholds)
         # The table has only the slots from the lowest threshold to the highest: others are clipped to these.
@@ -333,8 +325,7 @@ class ThresholdGrid:
     @property
     def nbytes(self) -> int:
         """The memory of the table."""
-        looked_up = sys.getsizeof(self.place) + sum(sys.getsizeof(one) for pair in self.place.items() for one in pair)
-        return self.thresholds.nbytes + self._bounded.nbytes + self._first.nbytes + looked_up
+        return self.thresholds.nbytes + self._bounded.nbytes + self._first.nbytes
 
     def cell(self, probabilities: Singles) -> Cells:
         """Return the number of thresholds at or below each probability."""
@@ -354,34 +345,20 @@ class ThresholdGrid:
         return np.where(low, near, 2 * self._middle + 1 - near)
 
 
-def add_sets(curve: Totals, grid: ThresholdGrid, scores: Scores, sign: int) -> None:
-    """Add (sign 1) or subtract (sign -1) the steps of records in the cells of a curve, shape (4, cells)."""
-    falling = -np.sort(-scores.probabilities, axis=0)
-    tops = np.cumsum(falling, axis=0)
-    tops /= np.arange(1, len(falling) + 1)[:, None]
-    # Steps are differences of rounded means, so they add up exactly.
-    steps = np.diff(fixed(tops), axis=0, prepend=0) * sign
-    cell = grid.cell(falling.astype(np.float32))
-    np.add.at(curve[0], cell, steps)
-    np.add.at(curve[1], cell, sign)
-    np.add.at(curve[2], cell[0], sign)
-    np.add.at(curve[3], cell[0], fixed(scores.confidence) * sign)
-
-
-def totals_at(curve: Totals, grid: ThresholdGrid, threshold: np.float32) -> Totals:
-    """Return the four totals of the sets at a threshold of the grid."""
-    return np.asarray(np.add.reduce(curve[:, grid.place[float(threshold)] + 1 :], axis=1))
-
-
 def mean_scores_at(ranked: Singles, scores: Scores) -> Floats:
     """Return the mean score of the records at each threshold, with 0 for empty sets."""
     grid = ThresholdGrid(ranked)
-    curve = np.zeros((ROWS, grid.cells), dtype=np.int64)
+    curve = np.zeros(grid.cells, dtype=np.int64)
     classes, records = scores.probabilities.shape
     # In blocks, since sorting copies.
     rows = max(1, _SORTED_ELEMENTS // classes)
     for start in range(0, records, rows):
-        add_sets(curve, grid, Scores(scores.probabilities[:, start : start + rows]), 1)
-    above = np.cumsum(curve[0, ::-1])[::-1]
+        falling = -np.sort(-scores.probabilities[:, start : start + rows], axis=0)
+        tops = np.cumsum(falling, axis=0)
+        tops /= np.arange(1, classes + 1)[:, None]
+        # Steps are differences of rounded means, so they add up exactly.
+        steps = np.diff(fixed(tops), axis=0, prepend=0)
+        np.add.at(curve, grid.cell(falling.astype(np.float32)).ravel(), steps.ravel())
+    above = np.cumsum(curve[::-1])[::-1]
     place = np.searchsorted(grid.thresholds, ranked)
     return np.asarray(above[place + 1] / (FIXED_POINT * records), dtype=np.float64)

@@ -6,7 +6,7 @@ No I/O, no clock.
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -123,6 +123,8 @@ class Admitted:
     """Records of segments over the limit; they are only in the window of all records."""
     forgotten: list[Segment] = field(default_factory=list)
     """Idle segments to be removed for new ones."""
+    late: int = 0
+    """Records that are not in the chunk: later ones of the same batch fill all their windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,12 @@ class ModelWindows:
                 codes[rows, split] = len(segments)
                 segments.append(segment)
         chunk = Chunk(now, records.at, records.vectors, tuple(segments), codes)
-        return Admitted(chunk, unstored, [segment for segment in idle if segment not in known])
+        forgotten = [segment for segment in idle if segment not in known]
+        if len(records) <= self._bounds.capacity:
+            return Admitted(chunk, unstored, forgotten)
+        rows = _lasting(chunk, self._bounds.capacity)
+        lasting = replace(chunk, at=chunk.at[rows], vectors=chunk.vectors[rows], codes=codes[rows])
+        return Admitted(lasting, unstored, forgotten, len(records) - len(rows))
 
     def enter(self, chunk: Chunk, seen: Mapping[Segment, float] | None = None) -> Entered:
         """Add a chunk, admitted or restored; the forgotten segments were removed before, and no other chunk came since.
@@ -343,6 +350,19 @@ class ModelWindows:
         if limit is None:
             return []
         return [segment for segment, seen in self._last_seen.items() if now - seen > limit]
+
+
+def _lasting(chunk: Chunk, capacity: int) -> Integers:
+    """Return which records are among the latest of their batch in any of their windows."""
+    order = np.argsort(chunk.at, kind="stable")
+    lasting = np.zeros(len(order), dtype=np.bool_)
+    lasting[order[-capacity:]] = True
+    for column in chunk.codes.T:
+        rows = order[np.argsort(column[order], kind="stable")]
+        code = column[rows]
+        behind = np.searchsorted(code, code, side="right") - np.arange(len(code))
+        lasting[rows[(code >= 0) & (behind <= capacity)]] = True
+    return np.flatnonzero(lasting)
 
 
 def _split(names: Sequence[str], fields: Mapping[str, Texts]) -> Iterator[tuple[Segment, Integers]]:

@@ -19,7 +19,6 @@ from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, C
 from monitor.core.scores import (
     FIXED_POINT,
     FLOOR,
-    ROWS,
     TINY,
     Booleans,
     Floats,
@@ -33,6 +32,9 @@ from monitor.core.scores import (
 
 Marks = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
+
+ROWS = 4
+"""Totals of conformal sets: mean scores, sizes, sets that are not empty, and the confidences of those."""
 
 CELLS = 448
 """The most cells of a window's curve."""
@@ -114,7 +116,9 @@ class Gauge:
         """The cells of a window's curve, by stream. Cell 0 of the grid is below every threshold."""
         self._places = [np.searchsorted(grid.thresholds, some) for grid, some in zip(self.grids, ranked, strict=True)]
         self._log_floor = float(np.log(np.array([FLOOR]))[0])
-        self._cuts = [np.float32(0.0), np.float32(0.0)]
+        self._cuts = [
+            _cut(calibration, some, scaled=scaled) for scaled, some in zip((False, True), ranked, strict=True)
+        ]
         self._slices: dict[str, slice] = {}
         self._summed: list[CalibratedEstimator] = []
         self._entropies: list[CalibratedEstimator] = []
@@ -123,13 +127,12 @@ class Gauge:
         for one in calibration.estimators:
             scaled, estimator = one.form.scaled, one.estimator
             if isinstance(estimator, Conformal):
-                if not _moves(one):
-                    self._cuts[scaled] = estimator.threshold(np.zeros(1))[0]
                 continue
-            if isinstance(estimator, AverageConfidence | DifferenceOfConfidences):
+            # Subclasses may contribute something else.
+            if type(estimator) in {AverageConfidence, DifferenceOfConfidences}:
                 self._slices[one.form.name] = slice(_CONFIDENCE + scaled, _CONFIDENCE + scaled + 1)
                 continue
-            (self._entropies if isinstance(estimator, ThresholdedEntropy) else self._summed).append(one)
+            (self._entropies if type(estimator) is ThresholdedEntropy else self._summed).append(one)
             rows = len(estimator.contributions(one_record, 1.0))
             self._slices[one.form.name] = slice(place, place + rows)
             place += rows
@@ -357,6 +360,26 @@ def _ranked(calibration: Calibration, *, scaled: bool) -> Singles:
     raise LookupError("estimators: expected cpc_ac, found none")
 
 
+def _cut(calibration: Calibration, ranked: Singles, *, scaled: bool) -> np.float32:
+    """Return the fixed threshold; raises LookupError if a conformal form has another, or other calibration scores."""
+    cuts = set()
+    for one in calibration.estimators:
+        if isinstance(one.estimator, Conformal) and one.form.scaled is scaled:
+            levels = np.array([0.0, 0.5, 1.0])
+            wanted = ConformalAtConfidence(ranked).threshold(levels)
+            found = one.estimator.threshold(levels)
+            if not _moves(one):
+                cuts.add(np.float32(found[0]))
+                wanted = np.full_like(found, found[0])
+            if not np.array_equal(found, wanted):
+                raise LookupError(
+                    f"estimators: expected thresholds of cpc_acc or cpc_ac, found others of {one.form.name}"
+                )
+    if len(cuts) != 1:
+        raise LookupError(f"estimators: expected one threshold of cpc_acc, found {len(cuts)}")
+    return cuts.pop()
+
+
 class TotalsTable:
     """The totals of many windows, one row each: sums, predicted classes, and a curve of conformal sets for each stream.
 
@@ -499,6 +522,15 @@ def mean_confidences(sums: Numbers) -> Floats:
     return np.asarray((whole + (finer + 0.5 * (rest > 0)) / _FINER) / FIXED_POINT)
 
 
+def _ratio(totals: Numbers, ones: Numbers) -> Floats:
+    """Return ratios, correctly rounded: numpy rounds totals above 2**53 before it divides."""
+    ratios = totals / ones
+    large = np.flatnonzero(totals > 1 << 53)
+    pairs = zip(totals[large].tolist(), ones[large].tolist(), strict=True)
+    ratios[large] = [total / one for total, one in pairs]
+    return ratios
+
+
 @dataclass(frozen=True, eq=False)
 class MeasuredWindows:
     """A snapshot of the totals of several windows, and their means."""
@@ -551,10 +583,10 @@ class MeasuredWindows:
             # Mean scores, sizes, sets that are not empty, and their confidences.
             totals = self.moving[scaled].T if moves else self.sums[:, place].T
             means = np.empty(totals.shape)
-            means[0] = totals[0] / (FIXED_POINT * self._counts)
+            means[0] = _ratio(totals[0], FIXED_POINT * self._counts)
             means[1] = totals[1] / self._counts
             means[2] = (self.records - totals[2]) / self._counts
-            means[3] = (self.sums[:, _CONFIDENCE + scaled] - totals[3]) / (FIXED_POINT * self._counts)
+            means[3] = _ratio(self.sums[:, _CONFIDENCE + scaled] - totals[3], FIXED_POINT * self._counts)
             self._sets[scaled, moves] = means
         return self._sets[scaled, moves]
 

@@ -9,15 +9,15 @@ none expire. Records are measured on demand, all windows together: those that ca
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.scores import MOST_RECORDS, ROWS, Booleans, Floats, Integers, Singles
-from monitor.core.totals import Gauge, MeasuredWindows, Numbers, TotalsTable, mean_confidences
+from monitor.core.scores import MOST_RECORDS, Booleans, Floats, Integers, Singles
+from monitor.core.totals import ROWS, Gauge, Marks, MeasuredWindows, Numbers, TotalsTable, mean_confidences
 
 Slots = NDArray[np.int32]
 
@@ -33,11 +33,10 @@ _FEWEST_SLOTS = 1024
 # In bits: inside, in the sums, in the raw curve, in the scaled curve.
 _INSIDE, _CURVES, _ALL_BITS = 1, (4, 8), 15
 
-_EVERYTHING = 1 << 62
 # Probabilities of records that left but are still counted; beyond that they are subtracted at once.
 _MOST_LEFT_NUMBERS = 1 << 20
 # Vectors are copied in pieces, to bound memory.
-_GATHERED_NUMBERS = 1 << 20
+_GATHERED_NUMBERS = 1 << 19
 _GATHERED_RECORDS = 1 << 13
 
 
@@ -112,6 +111,7 @@ class SharedRecords:
         """Whether records may be unmeasured that are not in the queue."""
         self._queue: Integers = np.empty(0, dtype=np.int64)
         self._left = 0
+        self._piece = max(1, min(_GATHERED_RECORDS, _GATHERED_NUMBERS // gauge.calibration.classes))
         self._freed: list[Numbers] = []
 
     # Slots.
@@ -169,7 +169,9 @@ class SharedRecords:
         """Subtract records that have left, if they take much memory."""
         if self._left * self.vectors.shape[1] > _MOST_LEFT_NUMBERS:
             left = (self._bits & _INSIDE == 0) & (self._bits != 0)
-            self._measure_in_pieces(np.flatnonzero(np.logical_or.reduce(left, axis=0)))
+            slots = np.flatnonzero(np.logical_or.reduce(left, axis=0)).astype(np.int32)
+            for start in range(0, len(slots), self._piece):
+                self._measure(slots[start : start + self._piece])
 
     def inside(self, slots: Integers | slice) -> Booleans:
         """Return by place and slot which records are in a window."""
@@ -213,18 +215,14 @@ class SharedRecords:
     # Measuring.
 
     def measure_some(self, limit: int) -> bool:
-        """Measure at most about `limit` waiting records; return whether there are more."""
+        """Measure at most `limit` waiting records, fewer of many classes; return whether there are more."""
         if not len(self._queue) and self._waiting:
-            self._queue, self._waiting = self._unsettled(np.arange(len(self.at))), False
+            self._queue, self._waiting = np.flatnonzero(_unsettled(self._bits)), False
+        some = self._queue[: min(limit, self._piece)]
         # Some may have been measured, or have left, since they were found.
-        self._measure_in_pieces(self._unsettled(self._queue[:limit]))
-        self._queue = self._queue[limit:]
+        self._measure(some[_unsettled(self._bits[:, some])].astype(np.int32))
+        self._queue = self._queue[len(some) :]
         return self._waiting or len(self._queue) > 0
-
-    def _unsettled(self, slots: Integers) -> Integers:
-        """Return the slots whose totals are not those of where the record is: neither all bits nor none."""
-        bits = (self._bits[:, slots] + np.uint8(1)) & np.uint8(_ALL_BITS - 1)
-        return np.asarray(slots[np.bitwise_or.reduce(bits, axis=0) != 0])
 
     def rebuild(self, stream: int, window: "SlidingWindow", asked: int) -> None:
         """Empty the curve of a window, to be measured again in a range around a threshold. Nothing else is waiting."""
@@ -232,13 +230,10 @@ class SharedRecords:
         self._bits[window.place, window.slots] &= ~np.uint8(_CURVES[stream])
         self._waiting = True
 
-    def _measure_in_pieces(self, slots: Integers) -> None:
-        piece = max(1, min(_GATHERED_RECORDS, _GATHERED_NUMBERS // self.vectors.shape[1]))
-        for start in range(0, len(slots), piece):
-            self._measure(slots[start : start + piece].astype(np.int32))
-
     def _measure(self, slots: Slots) -> None:
         """Count records where they are, and no longer where they were."""
+        if not len(slots):
+            return
         gauge, table, vectors = self.gauge, self.table, self.vectors[slots]
         new = np.flatnonzero(self._denominators[slots] == 0.0)
         if len(new):
@@ -275,6 +270,11 @@ class SharedRecords:
         self._bits &= np.uint8(_INSIDE)
         self._left, self._waiting = 0, True
         self._release(np.flatnonzero(held & ~np.logical_or.reduce(self._bits != 0, axis=0)).astype(np.int32))
+
+
+def _unsettled(bits: Marks) -> Booleans:
+    """Return which records are not counted as where they are: their bits are neither all set nor none."""
+    return np.asarray(np.bitwise_or.reduce((bits + np.uint8(1)) & np.uint8(_ALL_BITS - 1), axis=0) != 0)
 
 
 class SlidingWindow:
@@ -346,9 +346,9 @@ class SlidingWindow:
         if not len(at):
             return 0, self._slots[:0]
         self.clock = max(self.clock, float(at[-1]))
-        expired = self._expired()
-        late = 0
+        expired = late = 0
         if self.bounds.age_seconds is not None:
+            expired = self._expired()
             late = int(np.searchsorted(at, self.clock - self.bounds.age_seconds))
         excess = len(self) - expired + len(at) - late - self.bounds.capacity
         if excess > 0:
@@ -390,10 +390,9 @@ class SlidingWindow:
 
     def _crowded_out(self, at: Floats, expired: int, excess: int) -> int:
         """Return how many of the `excess` oldest records, of the window and of a batch, are in the window."""
-        held = len(self) - expired
         newest = self.newest
-        if held and newest is not None and at[0] >= newest:
-            return min(held, excess)
+        if newest is None or at[0] >= newest:
+            return min(len(self) - expired, excess)
         oldest = self.records.at[self.slots[expired : expired + excess]]
         # Stable: of equal times, those in the window go first.
         ranked = np.argsort(np.concatenate([oldest, at[:excess]]), kind="stable")[:excess]
@@ -436,45 +435,43 @@ def enter(
     order = np.arange(len(at)) if np.all(at[1:] >= at[:-1]) else np.argsort(at, kind="stable")
     arrival, entered, added = records.next_arrival, np.zeros(len(at), dtype=np.bool_), []
     records.next_arrival += len(at)
-    entering: list[list[tuple[SlidingWindow, Integers]]] = []
+    entering: list[tuple[Integers, Floats, list[tuple[SlidingWindow, int, int]]]] = []
     for place in places:
-        evicted, some = [], []
-        for window, rows in _by_window(place, order):
-            late, gone = window.make_way(at[rows])
+        rows, edges = _by_window(place, order)
+        times, some, evicted = at[rows], [], []
+        for window, start, end in zip(place.windows, edges, edges[1:], strict=False):
+            late, gone = window.make_way(times[start:end])
             evicted.append(gone)
-            some.append((window, rows[late:]))
-            ahead = int(np.count_nonzero(future[rows])) if future_records else 0
-            added.append(Added(len(rows) - late, late, ahead + restamped.get(window.row, 0), len(gone)))
+            some.append((window, start + late, end))
+            entered[rows[start + late : end]] = True
+            ahead = int(np.count_nonzero(future[rows[start:end]])) if future_records else 0
+            added.append(Added(end - start - late, late, ahead + restamped.get(window.row, 0), len(gone)))
         records.let_out(place.windows[0].place, np.concatenate(evicted))
-        entered[np.concatenate([rows for _, rows in some])] = True
-        entering.append(some)
+        entering.append((rows, times, some))
     slots = np.empty(len(at), dtype=np.int32)
     if entered.all():
         slots[:] = records.allot(vectors, at, arrival + np.arange(len(at)))
     else:
         slots[entered] = records.allot(vectors[entered], at[entered], arrival + np.flatnonzero(entered))
         records.never_entered(arrival + np.flatnonzero(~entered))
-    for some in entering:
-        rows = np.concatenate([rows for _, rows in some])
-        table_rows = np.repeat([window.row for window, _ in some], [len(rows) for _, rows in some])
-        records.let_in(some[0][0].place, slots[rows], table_rows)
-        for window, rows in some:
-            window.take(slots[rows], at[rows])
+    for rows, times, some in entering:
+        by_window = slots[rows]
+        taken = [by_window[start:end] for _, start, end in some]
+        for (window, start, end), new in zip(some, taken, strict=True):
+            window.take(new, times[start:end])
+        table_rows = np.repeat([window.row for window, *_ in some], [len(new) for new in taken])
+        records.let_in(some[0][0].place, np.concatenate(taken), table_rows)
     records.settle_left()
     return added
 
 
-def _by_window(place: Entering, order: Integers) -> Iterator[tuple[SlidingWindow, Integers]]:
-    """Yield each window with the records that may enter it, in order."""
+def _by_window(place: Entering, order: Integers) -> tuple[Integers, list[int]]:
+    """Return the records by window, in order within each, and where each window starts and the last one ends."""
     if place.codes is None:
-        yield place.windows[0], order
-        return
+        return order, [0, len(order)]
     code = place.codes[order]
     grouped = np.argsort(code, kind="stable")
-    code, rows = code[grouped], order[grouped]
-    edges = np.searchsorted(code, np.arange(len(place.windows) + 1))
-    for window, start, end in zip(place.windows, edges, edges[1:], strict=False):
-        yield window, rows[start:end]
+    return order[grouped], np.searchsorted(code[grouped], np.arange(len(place.windows) + 1)).tolist()
 
 
 def restamp(records: SharedRecords, known: Iterable[SlidingWindow], limit: float, now: float) -> dict[int, int]:
@@ -599,7 +596,7 @@ def measured_after(gauge: Gauge, parts: Parts, limit: int) -> MeasuredWindows | 
 def measured(gauge: Gauge, parts: Parts) -> MeasuredWindows:
     """Return the totals of segments over all their shards, after measuring what is left."""
     merged = _Merged(gauge, parts)
-    while merged.measure_some(_EVERYTHING):
+    while merged.measure_some(_GATHERED_RECORDS):
         pass
     return merged.measured()
 

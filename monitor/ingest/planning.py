@@ -75,6 +75,7 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
     counted.records[source, name] += len(records)
     counted.records_future[name] += future
     counted.records_unstored_segment[name] += admitted.unstored
+    counted.records_late[name] += admitted.late
     if admitted.chunk is not None:
         plan.chunks.append((model.stored_name, admitted.chunk))
     plan.deleted_windows.extend((model.stored_name, segment) for segment in admitted.forgotten)

@@ -489,7 +489,7 @@ class PlainMessages:
     def _decode_block(self, block: LineBlock) -> list[Any] | None:
         if not block.braced().all():
             return None
-        return self._lines.decode_together(block, 0, len(block), is_ascii=False)
+        return self._lines.decode_together(block, 0, len(block), is_ascii=bytes(block.text).isascii())
 
     def decode_texts(self, texts: Sequence[Text], first: int, builder: MessageBatchBuilder) -> None:
         """Decode texts without newlines."""
@@ -507,6 +507,9 @@ def _looks_other(text: bytes) -> bool:
 
 # Decoded objects of this size stay in the CPU cache until they become columns.
 _TOGETHER_BYTES = 3 << 15
+
+_CHECKED_BYTES, _CHECKED_RECORDS = 4 << 20, 1 << 15
+"""Messages or records that are checked at once: a fetch of a partition, to spread the cost of each step."""
 
 _RECORD_BYTES = 128
 """About the size of a small record."""
@@ -528,7 +531,7 @@ class _Run:
 
     records: EncodedRecords
     groups: list[Sequence[bytes]] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
+    counts: list[Indices] = field(default_factory=list)
     """Records of each message."""
 
     def add(self, group: Sequence[bytes], plain: PlainMessages) -> bool:
@@ -538,14 +541,16 @@ class _Run:
         mark = self.records.mark()
         if group[0].startswith(b"["):
             # One at a time: their records are freed before the next ones are made, and stay in the CPU cache.
-            counts = list(takewhile(bool, (self.records.add(plain.decode_array(message)) for message in group)))
+            counts: Sequence[int] | Indices = list(
+                takewhile(bool, (self.records.add(plain.decode_array(message)) for message in group))
+            )
         else:
-            counts = [1] * self.records.add(plain.decode_objects(group))
+            counts = np.ones(self.records.add(plain.decode_objects(group)), dtype=np.int64)
         if len(counts) < len(group):
             self.records.return_to(mark)
             return False
         self.groups.append(group)
-        self.counts.extend(counts)
+        self.counts.append(np.asarray(counts))
         return True
 
 
@@ -572,7 +577,8 @@ class MessageFrames:
         """Decode messages; never raises, whatever their content."""
         builder = MessageBatchBuilder(where, self._rules)
         counts: list[Indices] = []
-        expected = sum(map(len, messages.values)) // _RECORD_BYTES
+        sizes = np.fromiter(map(len, messages.values), np.int64, len(messages.values))
+        expected = int(sizes.sum()) // _RECORD_BYTES
         run = _Run(self._lines.new_run(expected))
         number = waiting = 0
 
@@ -582,7 +588,7 @@ class MessageFrames:
             builder.first = 0
             numbers = np.arange(number, number + ended.records.count)
             if len(numbers) and self._lines.add_run(numbers, ended.records, builder):
-                counts.append(np.array(ended.counts, dtype=np.int64))
+                counts.extend(ended.counts)
                 number += len(numbers)
                 return
             for some in ended.groups:
@@ -597,13 +603,13 @@ class MessageFrames:
             counts.append(np.array(each, dtype=np.int64))
             number += sum(each)
 
-        for some, size in _groups(messages.values):
+        for some, size in _groups(messages.values, sizes):
             fits = size <= self._max_bytes or max(map(len, some)) <= self._max_bytes
             if not fits or not run.add(some, self._plain):
                 end_run()
                 decode_group(some, fits=fits)
             waiting += size
-            if waiting >= BLOCK_BYTES:
+            if waiting >= _CHECKED_BYTES or run.records.count >= _CHECKED_RECORDS:
                 end_run()
                 builder.end_block()
                 waiting = 0
@@ -655,9 +661,9 @@ class MessageFrames:
         return counts
 
 
-def _groups(values: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], int]]:
+def _groups(values: Sequence[bytes], sizes: Indices) -> Iterator[tuple[Sequence[bytes], int]]:
     """Yield groups of consecutive messages to decode at once, with their size."""
-    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+    ends = np.cumsum(sizes)
     first = before = 0
     while first < len(values):
         after = max(first + 1, int(np.searchsorted(ends, before + _TOGETHER_BYTES, side="right")))

@@ -1,5 +1,6 @@
 """Segments of a model: a window per value, limited, removed when idle, without other versions."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,26 @@ def test_a_record_without_the_field_counts_in_the_whole_only() -> None:
     add(windows, records(("", "1"), ("A", "")), now=10.0)
     add(windows, Records(POOL[:2], np.array([3.0, 4.0])), now=10.0)
     assert sizes(windows) == {"all": 4, "site=A": 1}
+
+
+@pytest.mark.parametrize("capacity", [1, 5, 40])
+def test_what_no_window_keeps_of_a_large_batch_is_left_out(capacity: int) -> None:
+    """It counts as late; the windows are those of the same records one by one, with equal times too."""
+    dice = np.random.default_rng(capacity)
+    sites, scanners = (dice.choice(values, 60).tolist() for values in (["A", "A", "B", ""], ["1", "2", ""]))
+    batch = replace(records(*zip(sites, scanners, strict=True)), at=dice.integers(0, 9, 60).astype(np.float64))
+    together, one_by_one = (
+        ModelWindows(small_gauge(), Bounds(records=capacity), Segmentation(SPLIT)) for _ in range(2)
+    )
+    admitted, added = add(together, batch, now=1000.0)
+    for row in range(60):
+        add(one_by_one, batch.taken(np.array([row])), now=1000.0)
+    assert sizes(together) == sizes(one_by_one)
+    for segment in together:
+        assert together[segment].times.tolist() == one_by_one[segment].times.tolist()
+        np.testing.assert_array_equal(together[segment].vectors(), one_by_one[segment].vectors())
+    assert admitted.late + added["all"].late == 60 - capacity
+    assert len(together.take_freed()) == 0, "every record of the chunk is in a window"
 
 
 @settings(max_examples=40)

@@ -1,6 +1,7 @@
 """Ingestion: commit before memory, memory before acknowledgement, and a complete restore after a kill."""
 
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from monitor.config.config import IngestOptions
 from monitor.core.history import Span
 from monitor.core.record_columns import Texts
 from monitor.core.segments import ALL
-from monitor.core.totals import totals_of
+from monitor.core.totals import MeasuredWindows, totals_of
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
+from monitor.ingest import model_state
 from monitor.ingest.ingestion import MOST_SHOWN, Ingestion
 from monitor.records.record_batch import Pointer
 from monitor.records.record_schema import OutputKind, RecordFields
@@ -25,6 +27,7 @@ from monitor.state.store import State
 from tests.core.test_history import report
 from tests.ingest.lines import CLASSES, NOW, Process, exact, expected, line
 from tests.strategies import synthetic
+from tests.waiting import wait_until
 
 
 def test_records_are_in_the_window_in_the_order_they_came(tmp_path: Path) -> None:
@@ -336,6 +339,69 @@ def test_chunks_on_disk_stay_few_whatever_the_order_of_times(tmp_path: Path) -> 
     process = Process(tmp_path, lines, bounds=Bounds(records=20))
     assert process.window() == expected_window
     process.kill()
+
+
+def test_counters_never_wait_for_the_windows(tmp_path: Path) -> None:
+    """They are a copy as of the last commit: a scrape must not wait for an evaluation."""
+    process = Process(tmp_path, [line(n) for n in range(20)])
+    process.tick()
+    with process.ingestion.states.lock:
+        assert process.counted("records_total", "lines", "density") == 20
+    process.kill()
+
+
+def test_records_that_come_while_an_evaluation_measures_are_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ingestion is let in between two pieces; records also leave their windows meanwhile."""
+    monkeypatch.setattr(model_state, "_PIECE", 8)
+    lines = [line(n, site="AB"[n % 2], time=NOW - 100 + n) for n in range(60)]
+    process = Process(tmp_path, lines, split_by=(("site",),), bounds=Bounds(records=20))
+    process.tick()
+    lock = process.ingestion.states.lock
+
+    class Busy(model_state.QueueLock):
+        left = 3
+
+        def __exit__(self, *_: object) -> None:
+            super().__exit__()
+            if self.left:
+                self.left -= 1
+                first = len(lines)
+                lines.extend(line(n, site="AB"[n % 2], time=NOW - 100 + n) for n in range(first, first + 6))
+                process.ingestion.states.lock = lock
+                process.tick()
+                process.ingestion.states.lock = self
+
+    process.ingestion.states.lock = Busy()
+    snapshot = process.ingestion.view.snapshot("density", NOW, 0.0)
+    assert len(lines) == 78
+    assert snapshot.segments == tuple(process.model.windows)
+    for index, segment in enumerate(snapshot.segments):
+        window = process.model.windows[segment]
+        fresh = totals_of(process.model.gauge, window.vectors())
+        assert isinstance(snapshot.measured, MeasuredWindows)
+        assert (snapshot.measured.sums[index] == fresh.sums[0]).all()
+        assert (snapshot.measured.predicted[index] == fresh.predicted[0]).all()
+        assert (snapshot.newest_at[index], snapshot.measured.records[index]) == (window.times[-1], 20)
+    process.kill()
+
+
+def test_a_thread_that_waits_for_the_lock_gets_it_next() -> None:
+    """An evaluation that releases it between two pieces must not take it again before ingestion."""
+    lock, got = model_state.QueueLock(), list[str]()
+
+    def wait() -> None:
+        with lock:
+            got.append("it")
+
+    with lock:
+        thread = threading.Thread(target=wait)
+        thread.start()
+        wait_until(lock._next.locked)  # noqa: SLF001
+    with lock:
+        assert got == ["it"]
+    thread.join()
 
 
 def test_it_is_catching_up_during_a_large_backlog(tmp_path: Path) -> None:

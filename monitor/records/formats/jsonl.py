@@ -220,6 +220,16 @@ def _encoding(schema: RecordSchema, names: tuple[str, ...]) -> RecordEncoding | 
     return None if any(model.kind is OutputKind.SCORE for model in models) else RecordEncoding(names, *widths)
 
 
+def _evenly_spaced(begins: Indices, ends: Indices, counts: Indices) -> Indices:
+    """Return where records begin if all have the same size, as those without texts or with texts of one length."""
+    sizes, rest = np.divmod(ends - begins, counts)
+    if rest.any() or (sizes != sizes[0]).any():
+        return np.zeros(0, dtype=np.int64)
+    numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    places: Indices = np.repeat(begins, counts) + sizes[0] * numbers
+    return places
+
+
 class EncodedRecords:
     """Decoded records as MessagePack, whose columns numpy reads without a step of Python per value.
 
@@ -273,13 +283,24 @@ class EncodedRecords:
         self._data += bytes(SPARE_BYTES)
         self._bytes = np.frombuffer(self._data, dtype=np.uint8)
         start, header = self._encoding.heads()
-        # Their last bytes, at most eight, behind which a vector seems to begin.
+        # The last bytes before a vector, at most eight.
         last = (start + header)[-8:]
         words = np.ndarray((len(self._data) - 7,), "<u8", self._data, 0, (1,))
-        found = np.flatnonzero(self._bytes == header[0]) + len(header)
-        found = found[words[found - 8] >> np.uint64(64 - 8 * len(last)) == int.from_bytes(last, "little")]
-        if len(found) != self.count:
-            return False
+
+        def may_begin(places: Indices) -> NDArray[np.bool_]:
+            begin: NDArray[np.bool_] = words[places - 8] >> np.uint64(64 - 8 * len(last)) == int.from_bytes(
+                last, "little"
+            )
+            return begin
+
+        begins, counts = np.array(self._ends[:-1]), np.array(self._counts)
+        begins += [size_of_head(count) for count in self._counts]
+        found = _evenly_spaced(begins, np.array(self._ends[1:]), counts) + len(start + header)
+        if len(found) != self.count or not may_begin(found).all():
+            found = np.flatnonzero(self._bytes == header[0]) + len(header)
+            found = found[may_begin(found)]
+            if len(found) != self.count:
+                return False
         self._starts = found
         at = found + 9 * self._encoding.width
         for name in self._encoding.names[1:]:
@@ -295,12 +316,10 @@ class EncodedRecords:
             if (is_long := types == _STRING).any():
                 at += np.where(is_long, self._bytes[at - 1], 0)
         # Numbers may contain the same bytes, by chance or on purpose. So each record must begin where the one before ends.
-        begins, ends = found - len(start + header), at
-        firsts = np.cumsum([0, *self._counts[:-1]])
-        heads = [size_of_head(count) for count in self._counts]
-        follows = np.concatenate([[0], ends[:-1]])
-        follows[firsts] = np.array(self._ends[:-1]) + heads
-        return bool((begins == follows).all() and (ends[np.cumsum(self._counts) - 1] == self._ends[1:]).all())
+        lasts = np.cumsum(counts) - 1
+        follows = np.concatenate([begins[:1], at[:-1]])
+        follows[lasts[:-1] + 1] = begins[1:]
+        return bool((found - len(start + header) == follows).all() and (at[lasts] == self._ends[1:]).all())
 
     def matrix(self, rows: Indices) -> Floats:
         """Return the vectors of some records."""

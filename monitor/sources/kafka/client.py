@@ -4,7 +4,8 @@ Only this module, `internals` and `dead_letters` import the library.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
@@ -79,7 +80,8 @@ class KafkaPythonConsumer:
             raise classified(FencedInstanceIdError())
         internals.preserve_join(self._consumer)
         try:
-            fetched = self._consumer.poll(timeout_ms=int(timeout_seconds * 1000), max_records=most)
+            with _no_collection():
+                fetched = self._consumer.poll(timeout_ms=int(timeout_seconds * 1000), max_records=most)
         except OffsetOutOfRangeError as error:
             raise OutOfRange(map(_ours, error.args[0] if error.args else ())) from error
         except LogTruncationError as error:
@@ -213,6 +215,18 @@ class KafkaPythonConsumer:
         except Exception as error:
             internals.close_client(self._consumer)
             raise internals.translated(error) from error
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect no garbage meanwhile: the library makes objects for each message, which would be visited again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types

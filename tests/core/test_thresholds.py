@@ -1,4 +1,4 @@
-"""The lookup table of thresholds is exact for every float32, and so are the totals at every threshold."""
+"""The lookup table of thresholds is exact for every float32, and so are the mean scores at every threshold."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from monitor.core.scores import FIXED_POINT, ROWS, Scores, ThresholdGrid, add_sets, totals_at
+from monitor.core.scores import Scores, ThresholdGrid, mean_scores_at
 from tests.strategies import Singles, vectors
 
 pytestmark = pytest.mark.slow
@@ -36,18 +36,12 @@ def test_close_thresholds_are_found_by_binary_search() -> None:
 
 
 @given(st.data(), st.integers(2, 6), st.integers(1, 12))
-def test_totals_at_every_threshold_equal_those_of_the_sets(data: st.DataObject, classes: int, records: int) -> None:
-    """Mean scores, sizes, sets that are not empty, and their confidences."""
+def test_mean_scores_at_every_threshold_equal_those_of_the_sets(
+    data: st.DataObject, classes: int, records: int
+) -> None:
+    """As the anchored forms need them of the reference."""
     p = data.draw(vectors(records, classes))
     thresholds = data.draw(vectors(8, classes)).ravel()
-    grid, scores = ThresholdGrid(thresholds), Scores(np.ascontiguousarray(p.T, dtype=np.float64))
-    curve = np.zeros((ROWS, grid.cells), dtype=np.int64)
-    add_sets(curve, grid, scores, 1)
-    for threshold in grid.thresholds:
-        sets = scores.sets_at(threshold)
-        mean_score, size, filled, confidence = totals_at(curve, grid, threshold)
-        assert mean_score / FIXED_POINT == pytest.approx(sets.mean_score.sum(), abs=1e-11)
-        assert (size, filled) == (sets.size.sum(), np.count_nonzero(~sets.empty))
-        assert confidence / FIXED_POINT == pytest.approx(scores.confidence[~sets.empty].sum(), abs=1e-11)
-    add_sets(curve, grid, scores, -1)
-    assert not curve.any()
+    scores = Scores(np.ascontiguousarray(p.T, dtype=np.float64))
+    for threshold, mean in zip(thresholds, mean_scores_at(thresholds, scores), strict=True):
+        assert mean == pytest.approx(scores.sets_at(threshold).mean_score.mean(), abs=1e-11)
