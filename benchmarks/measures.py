@@ -7,6 +7,7 @@ the files that both trees read. What several measurements share is made when it 
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import time
 import tracemalloc
@@ -339,6 +340,11 @@ def restarting(folder: Path) -> float:
         np.save(inbox / "a.npy", outputs(LARGE, CLASSES, seed=3)[0])
         with started(path, options, inbox) as ingestion:
             ingest(ingestion, options, LARGE)
+        if _OLD:  # it stores totals now and then: nothing measured before
+            database = sqlite3.connect(path / "state.db")
+            database.execute("DELETE FROM totals")
+            database.commit()
+            database.close()
 
     def restore() -> None:
         with started(path, options) as ingestion:
