@@ -218,6 +218,9 @@ class SharedRecords:
         """Measure at most `limit` waiting records, fewer of many classes; return whether there are more."""
         if not len(self._queue) and self._waiting:
             self._queue, self._waiting = np.flatnonzero(_unsettled(self._bits)), False
+            if len(self._rows):
+                # By segment, so that the range of a new window is chosen by many of its records.
+                self._queue = self._queue[np.argsort(self._rows[-1, self._queue], kind="stable")]
         some = self._queue[: min(limit, self._piece)]
         # Some may have been measured, or have left, since they were found.
         self._measure(some[_unsettled(self._bits[:, some])].astype(np.int32))
