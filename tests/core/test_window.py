@@ -194,8 +194,9 @@ def test_totals_that_would_overflow_do_not_merge(gauge: Gauge, pool: Singles, mo
 def test_a_full_window_of_certain_records_does_not_overflow(gauge: Gauge) -> None:
     """The largest window with the largest contributions."""
     sure = totals_of(gauge, np.array([[1.0, 0.0, 0.0, 0.0]], dtype=np.float32))
-    raw, scaled = (some * MOST_RECORDS for some in sure.moving)
-    most = MeasuredWindows(gauge, sure.sums * MOST_RECORDS, (raw, scaled), sure.predicted * MOST_RECORDS).estimate()
+    most = MeasuredWindows(
+        gauge, sure.totals * MOST_RECORDS, sure.confidences, sure.predicted * MOST_RECORDS
+    ).estimate()
     for name in ("ac", "cpc_ac", "cpc_acc"):
         one = most[name]
         assert isinstance(one, Estimate)
