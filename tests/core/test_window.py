@@ -277,6 +277,11 @@ def test_memory_is_at_most_the_computed_bound(gauge: Gauge, pool: Singles) -> No
         assert taken <= bytes_per_window(gauge, bounds) + gauge.bytes_per_window + 16_384
 
 
+def test_totals_take_no_more_memory_for_a_larger_reference() -> None:
+    few, many = (Gauge(calibrate(label_outputs(*synthetic(m, 4, seed=1)))) for m in (600, 3000))
+    assert few.bytes_per_window == many.bytes_per_window <= 64 << 10
+
+
 def test_an_age_window_evicts_its_oldest_records_at_the_memory_bound(gauge: Gauge, pool: Singles) -> None:
     window = SlidingWindow(gauge, Bounds(age_seconds=1e9, most_records=100))
     window.add(pool, np.arange(4000.0), 4000.0)
