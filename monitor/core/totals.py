@@ -499,6 +499,15 @@ def mean_confidences(sums: Numbers) -> Floats:
     return np.asarray((whole + (finer + 0.5 * (rest > 0)) / _FINER) / FIXED_POINT)
 
 
+def _ratio(totals: Numbers, ones: Numbers) -> Floats:
+    """Return ratios, correctly rounded: numpy rounds totals above 2**53 before it divides."""
+    ratios = totals / ones
+    large = np.flatnonzero(totals > 1 << 53)
+    pairs = zip(totals[large].tolist(), ones[large].tolist(), strict=True)
+    ratios[large] = [total / one for total, one in pairs]
+    return ratios
+
+
 @dataclass(frozen=True, eq=False)
 class MeasuredWindows:
     """A snapshot of the totals of several windows, and their means."""
@@ -551,10 +560,10 @@ class MeasuredWindows:
             # Mean scores, sizes, sets that are not empty, and their confidences.
             totals = self.moving[scaled].T if moves else self.sums[:, place].T
             means = np.empty(totals.shape)
-            means[0] = totals[0] / (FIXED_POINT * self._counts)
+            means[0] = _ratio(totals[0], FIXED_POINT * self._counts)
             means[1] = totals[1] / self._counts
             means[2] = (self.records - totals[2]) / self._counts
-            means[3] = (self.sums[:, _CONFIDENCE + scaled] - totals[3]) / (FIXED_POINT * self._counts)
+            means[3] = _ratio(self.sums[:, _CONFIDENCE + scaled] - totals[3], FIXED_POINT * self._counts)
             self._sets[scaled, moves] = means
         return self._sets[scaled, moves]
 

@@ -17,9 +17,20 @@ from monitor.core.ensemble import MEMBERS, CalibratedEstimator, MeasuredRecords,
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Why
 from monitor.core.estimators import Form, Member
 from monitor.core.intervals import IntervalTables
-from monitor.core.scores import Floats, LabelledOutputs, Outputs, Scores, Singles, in_blocks, label_outputs
+from monitor.core.scores import (
+    FIXED_POINT,
+    MOST_RECORDS,
+    Floats,
+    LabelledOutputs,
+    Outputs,
+    Scores,
+    Singles,
+    in_blocks,
+    label_outputs,
+)
+from monitor.core.totals import totals_of
 from monitor.testing.oracle import Oracle
-from tests.strategies import Case, cases, named_values, synthetic
+from tests.strategies import Case, cases, named_values, small_gauge, synthetic
 
 SIZES = (1, 2, 3, 7, 10, 20, 49, 50, 51, 199, 200, 333, 1000, 5001)
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "zero"}
@@ -247,3 +258,17 @@ def test_results_of_one_window_are_plain_numbers() -> None:
     assert cpc.prediction_sets == PredictionSets(1.0, 0.0)
     assert isinstance(cpc.interval, Interval)
     assert {type(value) for value in (*doc, *cpc.prediction_sets, *cpc.interval)} <= {float, int, Interval, type(None)}
+
+
+def test_means_of_conformal_sets_are_rounded_once() -> None:
+    """Also in windows whose totals are above the integers that a float can hold."""
+    gauge, random = small_gauge(), np.random.default_rng(1)
+    records = random.integers(1, MOST_RECORDS, 500)
+    of_one = totals_of(gauge, synthetic(1, 3, seed=1)[0])
+    scores = random.integers(0, records * FIXED_POINT)
+    sums, moving = np.repeat(of_one.sums, 500, axis=0), np.zeros((500, 4), dtype=np.int64)
+    sums[:, 0], moving[:, 0] = records, scores
+    windows = replace(of_one, sums=sums, moving=(moving, moving))
+    (one,) = (one for one in gauge.calibration.estimators if one.form.name == "cpc_ac")
+    pairs = zip(scores.tolist(), records.tolist(), strict=True)
+    assert windows.means(one)[0].tolist() == [score / (FIXED_POINT * count) for score, count in pairs]
