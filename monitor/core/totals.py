@@ -502,10 +502,11 @@ def mean_confidences(sums: Numbers) -> Floats:
 def _ratio(totals: Numbers, ones: Numbers) -> Floats:
     """Return ratios, correctly rounded: numpy rounds totals above 2**53 before it divides."""
     ratios = totals / ones
-    large = np.flatnonzero(totals > 1 << 53)
-    pairs = zip(totals[large].tolist(), ones[large].tolist(), strict=True)
-    ratios[large] = [total / one for total, one in pairs]
-    return ratios
+    large = totals > 1 << 53
+    if large.any():
+        pairs = zip(totals[large].tolist(), ones[large].tolist(), strict=True)
+        ratios[large] = [total / one for total, one in pairs]
+    return np.asarray(ratios)
 
 
 @dataclass(frozen=True, eq=False)
