@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from monitor.config.config import IngestOptions, ModelOptions
-from monitor.core.report import SnapshotWindows
 from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.totals import MeasuredWindows
 from monitor.core.window import Bounds
@@ -141,9 +140,8 @@ class Process:
         return self.ingestion.view.counters().stored().get(name, 0)
 
 
-def exact(totals: SnapshotWindows) -> bytes:
+def exact(totals: MeasuredWindows) -> bytes:
     """Return everything in totals, to be compared to the bit."""
-    assert isinstance(totals, MeasuredWindows)
     return b"".join(part.tobytes() for part in (totals.sums, *totals.moving, totals.predicted))
 
 
