@@ -27,7 +27,10 @@ def two_against_one(broker: Topics, folder: Path, payloads: list[bytes], in_each
     print(f"\n{len(payloads):,} messages of a list of {in_each} records, shared by replicas")
     for replicas, found in rates.items():
         print(f"  {replicas} replica{'s' * (replicas > 1):38s} {max(found):12,.0f} predictions a second at best")
-    ratio("rate of two replicas over one", [two / one for one, two in zip(*rates.values(), strict=True)])
+    ratio(
+        "two replicas over one, lists of 100 records, rate",
+        [two / one for one, two in zip(*rates.values(), strict=True)],
+    )
 
 
 def _seconds(broker: Topics, folder: Path, payloads: list[bytes], in_each: int, replicas: int) -> float:

@@ -269,7 +269,9 @@ def started(state: Path, options: ModelOptions, inbox: Path | None = None) -> It
     """Give an ingestion with the records of a state in memory; it reads an inbox."""
     opened = State.open(state)
     decoder = RecordDecoder([options.format], hash_key=opened.key)
-    sources = [] if inbox is None else [DirectorySource("in", DirectoryOptions(path=inbox), decoder, key=opened.key)]
+    sources = []
+    if inbox is not None:
+        sources = [DirectorySource("in", DirectoryOptions(path=inbox, settle_seconds=0.0), decoder, key=opened.key)]
     ingestion = Ingestion(opened, [ModelState(options)], sources)
     ingestion.start(NOW)
     yield ingestion
@@ -277,10 +279,15 @@ def started(state: Path, options: ModelOptions, inbox: Path | None = None) -> It
     opened.close()
 
 
-def ingest(ingestion: Ingestion, options: ModelOptions) -> None:
-    """Read the inbox until nothing is left, and evaluate once."""
-    while ingestion.tick(NOW + 10_000, time.monotonic()).commits:
-        pass
+def ingest(ingestion: Ingestion, options: ModelOptions, records: int = RECORDS) -> None:
+    """Read the inbox until it has given so many records, and evaluate once."""
+    for ticks in range(1000):
+        if sum(ingestion.view.counters().records.values()) >= records:
+            break
+        # A whole file is read at the second poll; every tick polls.
+        ingestion.tick(NOW + 10_000, 3.0 * ticks)
+    else:
+        raise TimeoutError(f"expected {records:,} records, found {ingestion.view.counters().records}")
     estimate(ingestion.view.snapshot(options.name, NOW, 0.0), options.reference.calibration)
 
 
@@ -331,11 +338,11 @@ def restarting(folder: Path) -> float:
         inbox.mkdir(exist_ok=True)
         np.save(inbox / "a.npy", outputs(LARGE, CLASSES, seed=3)[0])
         with started(path, options, inbox) as ingestion:
-            ingest(ingestion, options)
+            ingest(ingestion, options, LARGE)
 
     def restore() -> None:
         with started(path, options) as ingestion:
-            ingest(ingestion, options)
+            ingest(ingestion, options, LARGE)
 
     bare = seconds(lambda: _read(path / "state.db"))
     return seconds(restore) / bare
