@@ -62,7 +62,8 @@ class Scores:
     @cached_property
     def negative_entropy(self) -> Floats:
         """The sum of p log p of each record, where 0 log 0 is 0."""
-        terms = _log_from(self.probabilities, TINY)
+        known = vars(self).pop("_logs", None)
+        terms = _log_from(self.probabilities, TINY) if known is None else known
         terms *= self.probabilities
         return np.asarray(np.add.reduce(terms, axis=0), dtype=np.float64)
 
@@ -150,13 +151,12 @@ def outputs(probabilities: Singles, temperature: float) -> Outputs:
     """Return raw and scaled scores of vectors of shape (records, classes)."""
     raw = np.ascontiguousarray(probabilities.T, dtype=np.float64)
     logs = _log_from(raw, TINY)
-    entropy = np.add.reduce(logs * raw, axis=0)
     # The logarithm of at least FLOOR, of numbers that were in single precision.
-    np.maximum(logs, np.log(FLOOR), out=logs)
-    logs /= temperature
-    scaled, total = _softmax(logs)
+    logits = np.maximum(logs, np.log(FLOOR))
+    logits /= temperature
+    scaled, total = _softmax(logits)
     # The largest power is 1.
-    return Outputs(Scores(raw).knowing(negative_entropy=entropy), Scores(scaled).knowing(confidence=1.0 / total))
+    return Outputs(Scores(raw).knowing(_logs=logs), Scores(scaled).knowing(confidence=1.0 / total))
 
 
 def in_blocks(probabilities: Singles, temperature: float) -> Iterator[Outputs]:

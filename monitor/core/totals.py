@@ -139,6 +139,17 @@ class Gauge:
         self._sets = [slice(place, place + ROWS), slice(place + ROWS, place + 2 * ROWS)]
         self.sums = place + 2 * ROWS
         """The number of sums of a window."""
+        self.moving = [slice(self.sums, self.sums + ROWS), slice(self.sums + ROWS, self.sums + 2 * ROWS)]
+        """By stream, the totals of the sets at the threshold of cpc_ac, behind the sums."""
+        self.totals = self.sums + 2 * ROWS
+        for one in calibration.estimators:
+            if isinstance(one.estimator, Conformal):
+                self._slices[one.form.name] = (self.moving if _moves(one) else self._sets)[one.form.scaled]
+        # For means of sets: shares of empty sets instead of others, and their confidences. Sizes and shares are counts.
+        sets = np.array([some.start for some in (*self._sets, *self.moving)])
+        self._filled, self._sure = sets + 2, sets + 3
+        self._ones = np.full((self.totals, 1), FIXED_POINT)
+        self._ones[np.concatenate([sets + 1, sets + 2])] = 1
 
     @property
     def bytes_per_window(self) -> int:
@@ -316,12 +327,24 @@ class Gauge:
         return Steps(hits % records, cell, means.ravel()[hits], int(np.searchsorted(hits, records)), confidence, sets)
 
     def place_of(self, one: CalibratedEstimator) -> slice:
-        """Return the sums of an estimator: those of sets at a fixed threshold for a conformal form."""
-        if isinstance(one.estimator, Conformal):
-            return self._sets[one.form.scaled]
+        """Return the totals of an estimator."""
         if one.form.name not in self._slices:
             raise TypeError(f"totals: expected an estimator of this reference, found {one.form.name!r}")
         return self._slices[one.form.name]
+
+    def means(self, totals: Numbers) -> Floats:
+        """Return the means of the totals of windows, shape (windows, totals), as the estimators need them, transposed."""
+        records, changed = totals[:, _COUNT], totals.T.copy()
+        changed[self._filled] = records - changed[self._filled]
+        changed[self._sure] = changed[[_CONFIDENCE, _CONFIDENCE + 1] * 2] - changed[self._sure]
+        ones = self._ones * np.maximum(records, 1)
+        means = np.asarray(changed / ones)
+        # numpy rounds totals above 2**53 before it divides; those of sets are rounded once.
+        for place in np.concatenate([self._filled - 2, self._sure]).tolist():
+            large = np.flatnonzero(changed[place] > 1 << 53)
+            pairs = zip(changed[place, large].tolist(), ones[place, large].tolist(), strict=True)
+            means[place, large] = [total / one for total, one in pairs]
+        return means
 
     def sets(self, stream: int) -> slice:
         """Return the sums of the sets at the fixed threshold of a stream."""
@@ -494,7 +517,12 @@ class TotalsTable:
         for array, _ in self._arrays:
             array[...] = 0
 
-    def sets_at(self, stream: int, rows: Integers, asked: Integers) -> Numbers:
+    def totals(self, rows: Integers, asked: Sequence[Integers]) -> Numbers:
+        """Return the totals of windows, with those of sets at a threshold of each by stream."""
+        sets = [self._sets_at(stream, rows, some) for stream, some in enumerate(asked)]
+        return np.concatenate([self.sums[rows], *sets], axis=1)
+
+    def _sets_at(self, stream: int, rows: Integers, asked: Integers) -> Numbers:
         """Return the totals of the sets at a threshold of each window, shape (windows, 4)."""
         cells, low = self.gauge.cells[stream], self.low[stream, rows]
         # A window without a range has no records.
@@ -522,73 +550,38 @@ def mean_confidences(sums: Numbers) -> Floats:
     return np.asarray((whole + (finer + 0.5 * (rest > 0)) / _FINER) / FIXED_POINT)
 
 
-def _ratio(totals: Numbers, ones: Numbers) -> Floats:
-    """Return ratios, correctly rounded: numpy rounds totals above 2**53 before it divides."""
-    ratios = totals / ones
-    large = np.flatnonzero(totals > 1 << 53)
-    pairs = zip(totals[large].tolist(), ones[large].tolist(), strict=True)
-    ratios[large] = [total / one for total, one in pairs]
-    return ratios
-
-
 @dataclass(frozen=True, eq=False)
 class MeasuredWindows:
     """A snapshot of the totals of several windows, and their means."""
 
     gauge: Gauge
-    sums: Numbers
-    """Shape (windows, sums)."""
-    moving: tuple[Numbers, Numbers]
-    """By stream, the totals of sets at the threshold of cpc_ac, shape (windows, 4)."""
+    totals: Numbers
+    """The sums, then the totals of the sets at the threshold of cpc_ac; shape (windows, totals)."""
+    confidences: Floats
+    """Mean confidences, raw and scaled."""
     predicted: Numbers
     """The predictions per class, shape (windows, classes)."""
 
     def __len__(self) -> int:
         """Return the number of windows."""
-        return len(self.sums)
+        return len(self.totals)
 
     @property
     def records(self) -> Numbers:
         """Records of each window."""
-        return self.sums[:, _COUNT]
-
-    @cached_property
-    def _confidences(self) -> Floats:
-        return mean_confidences(self.sums)
+        return self.totals[:, _COUNT]
 
     def mean_confidence(self, *, scaled: bool) -> Floats:
         """Return the mean confidences."""
-        return np.asarray(self._confidences[int(scaled)])
-
-    @cached_property
-    def _counts(self) -> Numbers:
-        return np.maximum(self.records, 1)
+        return np.asarray(self.confidences[int(scaled)])
 
     @cached_property
     def _means(self) -> Floats:
-        """The means of all sums in fixed point."""
-        return np.asarray(self.sums.T / (FIXED_POINT * self._counts))
-
-    @cached_property
-    def _sets(self) -> dict[tuple[bool, bool], Floats]:
-        return {}
+        return self.gauge.means(self.totals)
 
     def means(self, one: CalibratedEstimator) -> Floats:
         """Return the means of an estimator's contributions, shape (contributions, windows)."""
-        place = self.gauge.place_of(one)
-        if not isinstance(one.estimator, Conformal):
-            return self._means[place]
-        scaled, moves = one.form.scaled, _moves(one)
-        if (scaled, moves) not in self._sets:
-            # Mean scores, sizes, sets that are not empty, and their confidences.
-            totals = self.moving[scaled].T if moves else self.sums[:, place].T
-            means = np.empty(totals.shape)
-            means[0] = _ratio(totals[0], FIXED_POINT * self._counts)
-            means[1] = totals[1] / self._counts
-            means[2] = (self.records - totals[2]) / self._counts
-            means[3] = _ratio(self.sums[:, _CONFIDENCE + scaled] - totals[3], FIXED_POINT * self._counts)
-            self._sets[scaled, moves] = means
-        return self._sets[scaled, moves]
+        return self._means[self.gauge.place_of(one)]
 
     def estimate(self, index: int = 0, failed: Failed | None = None) -> WindowEstimate:
         """Return all estimates of one window."""
@@ -605,7 +598,8 @@ def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
         measures = gauge.measure(vectors[piece], denominators[piece], marks[piece])
         table.add(measures, *_constant(len(measures.predicted), row))
         tops.append(measures.confidences[0])
-    asked = [gauge.asked(stream, level) for stream, level in enumerate(mean_confidences(table.sums[[row]]))]
+    confidences = mean_confidences(table.sums[[row]])
+    asked = [gauge.asked(stream, level) for stream, level in enumerate(confidences)]
     for stream in (0, 1):
         table.clear(stream, row, int(asked[stream][0]))
     for piece, top in zip(pieces, tops, strict=True):
@@ -614,9 +608,8 @@ def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
             for stream, steps in enumerate(both):
                 table.add_sets(stream, steps, *_constant(len(rows), row))
                 table.add_steps(stream, steps, *_constant(len(rows), row))
-    chosen = np.array([row])
-    raw, scaled = (table.sets_at(stream, chosen, asked[stream]) for stream in (0, 1))
-    return MeasuredWindows(gauge, table.sums[chosen], (raw, scaled), table.predicted[chosen].astype(np.int64))
+    rows, predicted = np.array([row]), table.predicted[[row]].astype(np.int64)
+    return MeasuredWindows(gauge, table.totals(rows, asked), confidences, predicted)
 
 
 def _constant(records: int, row: int) -> tuple[Integers, Integers]:

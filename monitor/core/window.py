@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.scores import MOST_RECORDS, Booleans, Floats, Integers, Singles
-from monitor.core.totals import ROWS, Gauge, Marks, MeasuredWindows, Numbers, TotalsTable, mean_confidences
+from monitor.core.totals import Gauge, Marks, MeasuredWindows, Numbers, TotalsTable, mean_confidences
 
 Slots = NDArray[np.int32]
 
@@ -216,8 +216,13 @@ class SharedRecords:
 
     def measure_some(self, limit: int) -> bool:
         """Measure at most `limit` waiting records, fewer of many classes; return whether there are more."""
-        if not len(self._queue) and self._waiting:
+        if not len(self._queue):
+            if not self._waiting:
+                return False
             self._queue, self._waiting = np.flatnonzero(_unsettled(self._bits)), False
+            if len(self._rows):
+                # By segment, so that the range of a new window is chosen by many of its records.
+                self._queue = self._queue[np.argsort(self._rows[-1, self._queue], kind="stable")]
         some = self._queue[: min(limit, self._piece)]
         # Some may have been measured, or have left, since they were found.
         self._measure(some[_unsettled(self._bits[:, some])].astype(np.int32))
@@ -549,36 +554,30 @@ class _Merged:
         """Measure some of what is missing; return whether there is more."""
         if any(shard.records.measure_some(limit) for shard in self._shards):
             return True
-        self._sums = self._total(self._gauge.sums, lambda shard: shard.records.table.sums[shard.rows])
-        self._asked = [self._gauge.asked(stream, level) for stream, level in enumerate(mean_confidences(self._sums))]
+        sums = self._total(self._gauge.sums, lambda shard: shard.records.table.sums[shard.rows])
+        self._confidences = mean_confidences(sums)
+        self._asked = [self._gauge.asked(stream, level) for stream, level in enumerate(self._confidences)]
         more = False
         for shard in self._shards:
             for stream, asked in enumerate(self._asked):
                 wanted = asked[shard.parts]
-                outside = shard.records.table.outside(stream, shard.rows, wanted)
-                for index in outside.nonzero()[0].tolist():
+                for index in shard.records.table.outside(stream, shard.rows, wanted).nonzero()[0].tolist():
                     shard.records.rebuild(stream, shard.windows[index], int(wanted[index]))
                     more = True
         return more
 
     def measured(self) -> MeasuredWindows:
         """Return the totals after everything was measured."""
-        if self._sums[:, 0].max(initial=0) > MOST_RECORDS:
-            found = self._sums[:, 0].max()
+        totals = self._total(
+            self._gauge.totals,
+            lambda shard: shard.records.table.totals(shard.rows, [asked[shard.parts] for asked in self._asked]),
+        )
+        if totals[:, 0].max(initial=0) > MOST_RECORDS:
+            found = totals[:, 0].max()
             raise OverflowError(f"totals: expected at most {MOST_RECORDS:,} records together, found {found:,}")
-        raw, scaled = (
-            self._total(
-                ROWS,
-                lambda shard, stream=stream: shard.records.table.sets_at(  # type: ignore[misc]
-                    stream, shard.rows, self._asked[stream][shard.parts]
-                ),
-            )
-            for stream in (0, 1)
-        )
-        predicted = self._total(
-            self._gauge.calibration.classes, lambda shard: shard.records.table.predicted[shard.rows]
-        )
-        return MeasuredWindows(self._gauge, self._sums, (raw, scaled), predicted)
+        classes = self._gauge.calibration.classes
+        predicted = self._total(classes, lambda shard: shard.records.table.predicted[shard.rows])
+        return MeasuredWindows(self._gauge, totals, self._confidences, predicted)
 
     def _total(self, width: int, of: Callable[[_Shard], Integers]) -> Numbers:
         total = np.zeros((self._parts, width), dtype=np.int64)

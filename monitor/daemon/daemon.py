@@ -1,5 +1,6 @@
 """The daemon: builds the parts, runs them, reloads and stops. The only module that knows them all."""
 
+import gc
 import logging
 import os
 import queue
@@ -118,6 +119,7 @@ class Daemon:
     def run(self) -> None:
         """Run until stopped; raises the error that ended the run."""
         sys.setswitchinterval(_SWITCH_SECONDS)
+        gc.freeze()  # modules live as long as the process: no collection has to visit them while scrapes wait
         storage = self._status.config.storage
         state = State.open(storage.path, allow_network=storage.allow_network)
         try:

@@ -194,8 +194,9 @@ def test_totals_that_would_overflow_do_not_merge(gauge: Gauge, pool: Singles, mo
 def test_a_full_window_of_certain_records_does_not_overflow(gauge: Gauge) -> None:
     """The largest window with the largest contributions."""
     sure = totals_of(gauge, np.array([[1.0, 0.0, 0.0, 0.0]], dtype=np.float32))
-    raw, scaled = (some * MOST_RECORDS for some in sure.moving)
-    most = MeasuredWindows(gauge, sure.sums * MOST_RECORDS, (raw, scaled), sure.predicted * MOST_RECORDS).estimate()
+    most = MeasuredWindows(
+        gauge, sure.totals * MOST_RECORDS, sure.confidences, sure.predicted * MOST_RECORDS
+    ).estimate()
     for name in ("ac", "cpc_ac", "cpc_acc"):
         one = most[name]
         assert isinstance(one, Estimate)
@@ -274,6 +275,11 @@ def test_memory_is_at_most_the_computed_bound(gauge: Gauge, pool: Singles) -> No
         assert len(window) == 4000
         # Except for a spare row of totals and a few small objects.
         assert taken <= bytes_per_window(gauge, bounds) + gauge.bytes_per_window + 16_384
+
+
+def test_totals_take_no_more_memory_for_a_larger_reference() -> None:
+    few, many = (Gauge(calibrate(label_outputs(*synthetic(m, 4, seed=1)))) for m in (600, 3000))
+    assert few.bytes_per_window == many.bytes_per_window <= 64 << 10
 
 
 def test_an_age_window_evicts_its_oldest_records_at_the_memory_bound(gauge: Gauge, pool: Singles) -> None:

@@ -266,9 +266,9 @@ def test_means_of_conformal_sets_are_rounded_once() -> None:
     records = random.integers(1, MOST_RECORDS, 500)
     of_one = totals_of(gauge, synthetic(1, 3, seed=1)[0])
     scores = random.integers(0, records * FIXED_POINT)
-    sums, moving = np.repeat(of_one.sums, 500, axis=0), np.zeros((500, 4), dtype=np.int64)
-    sums[:, 0], moving[:, 0] = records, scores
-    windows = replace(of_one, sums=sums, moving=(moving, moving))
+    totals = np.repeat(of_one.totals, 500, axis=0)
+    totals[:, 0], totals[:, gauge.moving[0].start] = records, scores
+    windows = replace(of_one, totals=totals)
     (one,) = (one for one in gauge.calibration.estimators if one.form.name == "cpc_ac")
     pairs = zip(scores.tolist(), records.tolist(), strict=True)
     assert windows.means(one)[0].tolist() == [score / (FIXED_POINT * count) for score, count in pairs]

@@ -11,7 +11,7 @@ from monitor.config.config import IngestOptions
 from monitor.core.history import Span
 from monitor.core.record_columns import Texts
 from monitor.core.segments import ALL
-from monitor.core.totals import MeasuredWindows, totals_of
+from monitor.core.totals import totals_of
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
 from monitor.ingest import model_state
@@ -380,8 +380,7 @@ def test_records_that_come_while_an_evaluation_measures_are_part_of_it(
     for index, segment in enumerate(snapshot.segments):
         window = process.model.windows[segment]
         fresh = totals_of(process.model.gauge, window.vectors())
-        assert isinstance(snapshot.measured, MeasuredWindows)
-        assert (snapshot.measured.sums[index] == fresh.sums[0]).all()
+        assert (snapshot.measured.totals[index] == fresh.sums[0]).all()
         assert (snapshot.measured.predicted[index] == fresh.predicted[0]).all()
         assert (snapshot.newest_at[index], snapshot.measured.records[index]) == (window.times[-1], 20)
     process.kill()

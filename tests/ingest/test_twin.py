@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from monitor.core import window as measuring
 from monitor.core.window import Bounds
 from monitor.errors import StatePaused
 from monitor.state import commit_plan as chunk_log
+from monitor.state.commit_plan import CommitPlan
 from monitor.state.store import State
 from tests.ingest.lines import NOW, Process, exact, line
 
@@ -34,7 +36,7 @@ BOUNDS = st.sampled_from(
 
 
 @settings(max_examples=25)
-@given(STEPS, BOUNDS, st.integers(1, 4), st.sampled_from([1, 3, 100]))
+@given(STEPS, BOUNDS, st.integers(1, 9), st.sampled_from([1, 3, 100]))
 def test_kills_stops_and_full_disks_leave_no_trace(
     steps: list[tuple[list[tuple[str, int, int, str]], int, str]], bounds: Bounds, most_segments: int, at_once: int
 ) -> None:
@@ -49,7 +51,7 @@ def test_kills_stops_and_full_disks_leave_no_trace(
 
         def start(name: str, now: float) -> Process:
             return Process(
-                Path(place) / name, lines, bounds=bounds, split_by=(("site",),), most_segments=most_segments,
+                Path(place) / name, lines, bounds=bounds, split_by=(("site",), ("site", "scanner")), most_segments=most_segments,
                 at_once=at_once, now=now,
             )  # fmt: skip
 
@@ -59,7 +61,7 @@ def test_kills_stops_and_full_disks_leave_no_trace(
             now += later
             for site, offset, name, version in records:
                 number += 1
-                fields = {"site": site, "time": now + offset, "version": version}
+                fields = {"site": site, "scanner": "12"[number % 2], "time": now + offset, "version": version}
                 lines.append(line(number, **fields, **({"id": f"i{name}"} if name < 10 else {})))
             if what == "full":
                 with patch.context() as full:
@@ -79,7 +81,18 @@ def _full(*_: object) -> None:
     raise StatePaused("expected free disk space, found none")
 
 
+def _check_log(process: Process) -> None:
+    """The log knows of each chunk how many of its records are in a window: too few would lose them."""
+    windows, log = process.model.windows, process.model.log
+    log.maintain(windows, CommitPlan())
+    chunks = log._chunks[: log._count]  # noqa: SLF001
+    held = np.unique(np.concatenate([windows.arrivals(segment) for segment in windows]))
+    of_chunk = np.searchsorted(chunks["start"], held, side="right") - 1
+    assert np.bincount(of_chunk, minlength=len(chunks)).tolist() == chunks["live"].tolist()
+
+
 def _same(one: Process, other: Process) -> None:
+    _check_log(one)
     assert set(one.model.windows) == set(other.model.windows)
     for segment in other.model.windows:
         assert one.window(segment) == other.window(segment)

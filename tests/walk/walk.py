@@ -12,7 +12,7 @@ from tests.daemon.process import Process
 
 WRITTEN = 4
 """Records whose walk is traced."""
-_ENTERS_WINDOW = "core/window.py:SlidingWindow.add"
+_ENTERS_WINDOW = "core/window.py:SlidingWindow.take"
 _RECORDS = 'cpcmon_window_records{model="density",segment="all"}'
 
 
