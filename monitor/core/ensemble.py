@@ -95,10 +95,11 @@ class MeasuredRecords:
 
 
 # Between the two passes over a window, what its conformal sets need is kept if there are many classes, at most so many bytes;
-# if there are few, all derived scores of a small window. Otherwise scores are derived twice.
+# if there are few, all derived scores of a small window. Otherwise scores are derived twice: keeping more would take
+# as long, in page faults.
 _MANY_CLASSES = 64
 _MOST_KEPT = 1 << 24
-_SMALL_ELEMENTS = 1 << 20
+_SMALL_ELEMENTS = 1 << 17
 
 # The mean confidence of a window is rarely that much above that of its first block.
 _MORE_CONFIDENCE = 0.05

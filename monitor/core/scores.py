@@ -152,9 +152,9 @@ def outputs(probabilities: Singles, temperature: float) -> Outputs:
     raw = np.ascontiguousarray(probabilities.T, dtype=np.float64)
     logs = _log_from(raw, TINY)
     # The logarithm of at least FLOOR, of numbers that were in single precision.
-    logits = np.maximum(logs, np.log(FLOOR))
-    logits /= temperature
-    scaled, total = _softmax(logits)
+    scaled = np.maximum(logs, np.log(FLOOR))
+    scaled /= temperature
+    total = _to_softmax(scaled)
     # The largest power is 1.
     return Outputs(Scores(raw).knowing(_logs=logs), Scores(scaled).knowing(confidence=1.0 / total))
 
@@ -170,21 +170,18 @@ def scale(probabilities: Floats, temperature: float) -> Floats:
     """Return softmax(log p / T), which equals softmax(logits / T): no logits are needed."""
     logits = _log_from(probabilities, FLOOR)
     logits /= temperature
-    return softmax(logits)
+    _to_softmax(logits)
+    return logits
 
 
-def softmax(logits: Floats) -> Floats:
-    """Return probabilities of class-major logits."""
-    return _softmax(logits)[0]
-
-
-def _softmax(logits: Floats) -> tuple[Floats, Floats]:
-    """Return probabilities of class-major logits, and the sum that divides the powers."""
-    powers: Floats = logits - np.max(logits, axis=0)
-    np.exp(powers, out=powers)
-    total = np.add.reduce(powers, axis=0)
-    powers /= total
-    return powers, total
+def _to_softmax(logits: Floats) -> Floats:
+    """Turn class-major logits into probabilities; return the sums that divide their powers."""
+    # In place, to avoid allocations.
+    logits -= np.max(logits, axis=0)
+    np.exp(logits, out=logits)
+    total: Floats = np.add.reduce(logits, axis=0)
+    logits /= total
+    return total
 
 
 def _log_from(probabilities: Floats, floor: float) -> Floats:

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 from monitor.core.calibration import calibrate
 from monitor.core.ensemble import calibrate_all, estimate_forms, measure, results_of
 from monitor.core.estimate import Estimate, NoEstimate, PredictionSets, Why
 from monitor.core.estimators import ESTIMATORS, Member
-from monitor.core.scores import Scores, in_blocks, label_outputs, outputs, scale, softmax
+from monitor.core.scores import Scores, in_blocks, label_outputs, outputs, scale
 from monitor.testing.oracle import check_estimator
 from tests.strategies import Case, cases, named_values, synthetic
 
@@ -70,7 +71,7 @@ def test_scaling_from_probabilities_equals_scaling_from_logits(seed: int, classe
     """softmax(log p / T) is softmax(logits / T): no logits are needed."""
     logits = np.random.default_rng(seed).normal(size=(classes, 30)) * 3.0
     np.testing.assert_allclose(
-        scale(softmax(logits), temperature), softmax(logits / temperature), rtol=1e-9, atol=1e-15
+        scale(softmax(logits, axis=0), temperature), softmax(logits / temperature, axis=0), rtol=1e-9, atol=1e-15
     )
 
 
