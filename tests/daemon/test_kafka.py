@@ -153,7 +153,7 @@ def test_partitions_beyond_the_memory_limit_are_read_with_a_warning(site: Site, 
     kafka_site = KafkaSite(site, kafka.bootstrap, topic, window=30)
     kafka_site.configure()
     with site.config.open("a", encoding="utf-8") as config:
-        config.write("limits: {window_bytes: 32MiB}\n")
+        config.write("limits: {window_bytes: 16MiB}\n")
     produce(kafka, topic, 4, payloads(VECTORS[:120]))
     with running(site.config) as process:
         process.wait_for(*records_read(120))

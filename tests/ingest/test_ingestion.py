@@ -380,7 +380,7 @@ def test_records_that_come_while_an_evaluation_measures_are_part_of_it(
     for index, segment in enumerate(snapshot.segments):
         window = process.model.windows[segment]
         fresh = totals_of(process.model.gauge, window.vectors())
-        assert (snapshot.measured.totals[index] == fresh.sums[0]).all()
+        assert (snapshot.measured.totals[index] == fresh.totals[0]).all()
         assert (snapshot.measured.predicted[index] == fresh.predicted[0]).all()
         assert (snapshot.newest_at[index], snapshot.measured.records[index]) == (window.times[-1], 20)
     process.kill()
