@@ -95,19 +95,11 @@ class MeasuredRecords:
 
 
 # Between the two passes over a window, what its conformal sets need is kept if there are many classes, at most so many bytes;
-<<<<<<< HEAD
-# if there are few, all derived scores of a window of one block. Otherwise scores are derived twice: keeping more would take
-# as long, in page faults.
-_MANY_CLASSES = 64
-_MOST_KEPT = 1 << 24
-_SMALL_ELEMENTS = 1 << 16
-=======
 # if there are few, all derived scores of a small window. Otherwise scores are derived twice: keeping more would take
 # as long, in page faults.
 _MANY_CLASSES = 64
 _MOST_KEPT = 1 << 24
 _SMALL_ELEMENTS = 1 << 17
->>>>>>> 1def39b1834ca6eae3b3fc1b825a47db856121c0
 
 # The mean confidence of a window is rarely that much above that of its first block.
 _MORE_CONFIDENCE = 0.05
