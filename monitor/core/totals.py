@@ -340,10 +340,11 @@ class Gauge:
         ones = self._ones * np.maximum(records, 1)
         means = np.asarray(changed / ones)
         # numpy rounds totals above 2**53 before it divides; those of sets are rounded once.
-        for place in np.concatenate([self._filled - 2, self._sure]).tolist():
-            large = np.flatnonzero(changed[place] > 1 << 53)
-            pairs = zip(changed[place, large].tolist(), ones[place, large].tolist(), strict=True)
-            means[place, large] = [total / one for total, one in pairs]
+        large = np.flatnonzero(records > (1 << 53) // FIXED_POINT)
+        if len(large):
+            for place in np.concatenate([self._filled - 2, self._sure]).tolist():
+                pairs = zip(changed[place, large].tolist(), ones[place, large].tolist(), strict=True)
+                means[place, large] = [total / one for total, one in pairs]
         return means
 
     def sets(self, stream: int) -> slice:
