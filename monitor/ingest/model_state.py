@@ -183,6 +183,7 @@ class ModelStates:
                 if totals is not None:
                     return self._snapshot(model, shards, totals, now, running)
         with self.lock:
+            self._expire(model)
             shards = _by_segment(self.of(model))
             return self._snapshot(model, shards, measured(self.common[model].gauge, _windows(shards)), now, running)
 
