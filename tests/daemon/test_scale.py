@@ -16,16 +16,14 @@ SITES = 95
 FILES, LINES = 10, 100_000
 
 
-def write_files(inbox: Path) -> None:
-    """Write a million records of many sites."""
+def lines() -> str:
+    """Return the lines of a file of many sites."""
     vectors = synthetic(1000, 3, seed=5, sharpness=2.6)[0]
-    lines = [
+    some = [
         json.dumps({"probs": [round(float(p), 7) for p in vector], "site": f"S{number % SITES}"}) + "\n"
         for number, vector in enumerate(vectors)
     ]
-    text = "".join(lines * (LINES // len(lines)))
-    for number in range(FILES):
-        (inbox / f"{number}.jsonl").write_text(text, encoding="utf-8")
+    return "".join(some * (LINES // len(some)))
 
 
 def resident(process: Process) -> int:
@@ -38,13 +36,16 @@ def test_d4_10_000_series_are_scraped_under_load_with_200_half_open_clients(site
     """Memory does not grow after the first 200,000 records."""
     site.configure(window=500)
     records = 'cpcmon_records_total{model="density",source="results"}'
-    write_files(site.inbox)
+    text, files = lines(), 0
     under_load, after_a_fifth, page = 0, 0, dict[str, float]()
     with running(site.config) as process:
         assert process.url
         deadline = time.monotonic() + 240.0
         while page.get(records) != FILES * LINES:
             assert time.monotonic() < deadline, process.log
+            if files < FILES:
+                (site.inbox / f"{files}.jsonl").write_text(text, encoding="utf-8")
+                files += 1
             page = process.metrics()
             under_load += 0 < page.get(records, 0.0) < FILES * LINES
             if not after_a_fifth and page.get(records, 0.0) >= FILES * LINES / 5:
