@@ -46,7 +46,7 @@ from a labelled set to an estimate:
 """
 
 
-class _Version(argparse.Action):
+class _Version(argparse._VersionAction):  # noqa: SLF001 - scripts for completion know it
     """Prints the version and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
@@ -64,7 +64,7 @@ def make_parser(used: Iterable[str] = tuple(_COMMANDS)) -> Parser:
         " probabilities and a reference made once from a labelled set.",
         epilog=_EPILOG,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="show the version")
+    parser.add_argument("--version", action=_Version, help="show the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for name, (module, help_) in _COMMANDS.items():
         command = commands.add_parser(name, help=help_)

@@ -27,7 +27,7 @@ from monitor.records.formats.text import BLOCK_BYTES, LineBlock, line_blocks
 from monitor.records.pointers import MessagePointers, PointerRules, Text
 from monitor.records.record_batch import RecordBatch
 from monitor.records.record_schema import FieldPath, ModelFormat, RecordSchema
-from monitor.records.rejections import Reason, RejectionProblem
+from monitor.records.rejections import MOST_POINTERS, Reason, RejectionProblem
 from monitor.records.vectors import Floats, Indices
 
 MOST_ITEMS = 1 << 18
@@ -292,6 +292,15 @@ class MessageBatchBuilder(BatchBuilder):
         number = index if block is None else self.first + index
         self._rejected.setdefault(model, []).append(number)
         super().reject(model, number, problem)
+
+    def reject_all(
+        self, model: str, indexes: Sequence[int], problem: Reason | RejectionProblem, block: LineBlock | None = None
+    ) -> None:
+        """Reject the records at several ascending indexes."""
+        # Only the last ones are rejected one by one.
+        first = 0 if block is None else self.first
+        self._rejected.setdefault(model, []).extend(first + index for index in indexes[:-MOST_POINTERS])
+        super().reject_all(model, indexes, problem, block)
 
     def timed(self, batch: RecordBatch, ends: Indices, times: Floats) -> RecordBatch:
         """Set missing times to that of the message; `ends` are the numbers after each message's last record."""

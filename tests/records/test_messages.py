@@ -116,6 +116,15 @@ def test_records_without_a_time_have_that_of_their_message() -> None:
     assert at == {"density": [0, 5 - STAMPED, 2, 7], "chest": [2, 3, 5]}
 
 
+@pytest.mark.parametrize("size", [1, 100])
+def test_records_among_thousands_of_bad_ones_have_the_time_of_their_message(size: int) -> None:
+    records = [{"probs": GOOD if place % 3 else [0.9, 0.9, 0.9]} for place in range(9_000)]
+    values = [message(records[first : first + size]) for first in range(0, len(records), size)]
+    decoded = receive(*values)
+    wanted = [STAMPED + place // size for place in range(len(records)) if place % 3]
+    assert decoded.models["density"].at.tolist() == wanted
+
+
 def test_the_unit_of_times_in_records_is_not_that_of_messages() -> None:
     decoder = receiver(fields=RecordFields(time_unit=TimeUnit.NANOSECONDS))
     decoded = receive(message({"probs": GOOD}), message({"probs": GOOD, "time": 5e9}), decoder=decoder)
