@@ -5,7 +5,7 @@ No I/O, no clock.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -249,6 +249,8 @@ class ModelWindows:
     def restored(self) -> None:
         """Call after stored records were added: they do not count as entered."""
         self._entered.clear()
+        # The order in which chunks name them changes from start to start.
+        self._windows = {segment: self._windows[segment] for segment in sorted(self._windows)}
 
     def last_seen(self, segment: Segment) -> float:
         """Return the last arrival of a segment's records, other than ALL."""
@@ -267,10 +269,10 @@ class ModelWindows:
         """Return the arrival numbers, ascending, of records that are in no window any more, since the last call."""
         return self._records.take_freed()
 
-    def live(self, first: int, stop: int) -> Chunk:
+    def live(self, first: int, stop: int, without: Container[Segment] = ()) -> Chunk:
         """Return the records in any window with an arrival number from `first` to before `stop`, in order of arrival.
 
-        The arrival time is left 0.
+        They are not said to be in the windows `without`. The arrival time is left 0.
         """
         records = self._records
         slots = np.flatnonzero((records.arrival >= first) & (records.arrival < stop)).astype(np.int32)
@@ -278,7 +280,8 @@ class ModelWindows:
         slots = slots[np.argsort(records.arrival[slots])]
         inside, segments = records.inside(slots), list(self._windows)
         code_of_row = np.full(max(one.row for one in self._windows.values()) + 1, -1, dtype=np.int32)
-        code_of_row[[one.row for one in self._windows.values()]] = np.arange(len(segments))
+        for code, (segment, window) in enumerate(self._windows.items()):
+            code_of_row[window.row] = -1 if segment in without else code
         codes = np.full((len(slots), 1 + len(self._places)), -1, dtype=np.int32)
         codes[inside[0], 0] = 0
         for place in self._places.values():

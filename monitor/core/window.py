@@ -340,6 +340,8 @@ class SlidingWindow:
     def expire(self, clock: float) -> int:
         """Evict what is too old by a clock ahead of the window's; return the number of evicted records."""
         self.clock = max(self.clock, clock)
+        # It may be wrong: when it is set back, the window's must follow.
+        self.records.clock = max(self.records.clock, self.clock)
         evicted = self._slots[self._start : self._start + self._expired()].copy()
         self._start += len(evicted)
         if len(evicted):

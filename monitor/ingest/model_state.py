@@ -273,12 +273,9 @@ class ModelStates:
 
     def maintain(self, plan: CommitPlan) -> None:
         """Plan the maintenance of the stored records."""
-        # What is stored of these models changes in the same commit: they wait for the next.
-        changing = {name for name, _ in plan.deleted_windows}
         with self.lock:
             for model in self:
-                if model.stored_name not in changing:
-                    model.maintain(plan)
+                model.maintain(plan)
 
     def count(self, counted: Counters) -> None:
         """Add counts that are written with the next commit."""

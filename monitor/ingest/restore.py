@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 import msgspec
@@ -90,11 +90,19 @@ def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[Wi
 
 
 def _batches(chunks: Iterable[StoredChunk]) -> Iterator[list[StoredChunk]]:
-    """Group chunks that can be added in one call: the arrival time matters only where the clock went back."""
+    """Group chunks that can be added in one call: the arrival time matters only where the clock went back.
+
+    Version 3 rewrote the chunks of one window later than those of others, so it went back only if it did for that window.
+    """
     batch: list[StoredChunk] = []
-    records, arrived = 0, -math.inf
-    for one in chunks:
-        back = one.chunk.arrived < arrived
+    records, arrived, latest = 0, -math.inf, dict[Segment, float]()
+    for stored in chunks:
+        chunk = stored.chunk
+        # A chunk of a segment alone, see `record_tables`.
+        own = chunk.segments[0] if ALL in chunk.segments else ALL
+        back = chunk.arrived < latest.get(own, -math.inf)
+        latest[own] = chunk.arrived
+        one = stored if back else replace(stored, chunk=replace(chunk, arrived=max(arrived, chunk.arrived)))
         if batch and (back or records >= _AT_ONCE):
             yield batch
             batch, records = [], 0

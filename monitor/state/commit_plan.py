@@ -5,7 +5,7 @@ shard, whose records are stored under the model's name alone.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
@@ -252,12 +252,14 @@ class ChunkLog:
             self._settled = False
         if self._settled and not self.restamped:
             return
+        # Windows deleted in the same commit must not come back; their records leave after it.
+        deleted = {segment for name, segment in plan.deleted_windows if name == self.name}
         change, held = Maintenance(chunks["id"][chunks["live"] == 0].tolist()), np.flatnonzero(chunks["live"])
         if self.restamped:
-            change.rewritten = self._rewritten(windows, chunks[held])
+            change.rewritten = self._rewritten(windows, chunks[held], deleted)
         elif (run := self._run(chunks[held])) is not None:
             first, end = int(held[run.start]), int(held[run.stop - 1]) + 1
-            change.rewritten = [self._merged(windows, first, end)]
+            change.rewritten = [self._merged(windows, first, end, deleted)]
             change.deleted += chunks["id"][held[run][1:]].tolist()
         if change.deleted or change.rewritten or self.restamped:
             plan.maintenance[self.name] = change
@@ -297,16 +299,18 @@ class ChunkLog:
         fitting = int(np.count_nonzero(np.cumsum(live[run]) <= self._most))
         return slice(run.start, run.start + max(1, fitting))
 
-    def _merged(self, windows: ModelWindows, first: int, end: int) -> StoredChunk:
+    def _merged(self, windows: ModelWindows, first: int, end: int, deleted: Container[Segment]) -> StoredChunk:
         """Return the records of some chunks as one."""
         chunks = self._chunks[first:end]
         stop = int(self._chunks["start"][end]) if end < self._count else windows.next_arrival
-        records = windows.live(int(chunks["start"][0]), stop)
+        records = windows.live(int(chunks["start"][0]), stop, deleted)
         return _stored(windows, records, float(chunks["arrived"].max()), int(chunks["id"][0]))
 
-    def _rewritten(self, windows: ModelWindows, chunks: NDArray[np.void]) -> list[StoredChunk]:
+    def _rewritten(
+        self, windows: ModelWindows, chunks: NDArray[np.void], deleted: Container[Segment]
+    ) -> list[StoredChunk]:
         """Return all records, in the same chunks."""
-        records = windows.live(0, windows.next_arrival)
+        records = windows.live(0, windows.next_arrival, deleted)
         ends = np.cumsum(chunks["live"]).tolist()
         parts = zip(chunks["id"].tolist(), [0, *ends], ends, strict=False)
         return [

@@ -12,7 +12,7 @@ from monitor.core.scores import MOST_RECORDS, label_outputs
 from monitor.core.totals import Gauge, MeasuredWindows, totals_of
 from monitor.core.window import Added, Bounds, SlidingWindow, bytes_per_window, measured, rebuilt
 from tests.core.slow_totals import same
-from tests.strategies import Singles, synthetic
+from tests.strategies import Singles, small_gauge, synthetic
 
 
 @pytest.fixture(scope="module")
@@ -286,3 +286,12 @@ def test_an_age_window_evicts_its_oldest_records_at_the_memory_bound(gauge: Gaug
     window = SlidingWindow(gauge, Bounds(age_seconds=1e9, most_records=100))
     window.add(pool, np.arange(4000.0), 4000.0)
     assert held(window) == list(np.arange(3900.0, 4000.0))
+
+
+def test_a_wrong_clock_of_another_shard_is_forgotten_when_it_is_set_back() -> None:
+    gauge, bounds = small_gauge(), Bounds(age_seconds=600.0, tolerance_seconds=60.0)
+    vectors = synthetic(5, gauge.calibration.classes, seed=1)[0]
+    window = SlidingWindow(gauge, bounds)
+    window.add(vectors, np.full(5, 1000.0), 1000.0)
+    window.expire(9000.0)
+    assert window.add(vectors, np.full(5, 1100.0), 1100.0).entered == 5

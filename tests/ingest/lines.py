@@ -101,13 +101,14 @@ class Process:
         at_once: int = 7,
         kind: OutputKind = OutputKind.PROBS,
         most_segments: int = 200,
+        forget_seconds: float | None = None,
         now: float = NOW,
     ) -> None:
         model = ModelOptions(
             "density",
             reference or small_reference(),
             bounds or Bounds(records=50),
-            Segmentation(split_by, most_segments),
+            Segmentation(split_by, most_segments, forget_seconds),
             kind,
         )
         self.state = State.open(folder)

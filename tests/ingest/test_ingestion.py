@@ -529,3 +529,17 @@ def test_history_is_written_without_records_and_at_a_stop(tmp_path: Path) -> Non
     series = again.series("density", "all", Span.RECENT)
     assert series is not None
     assert series.accuracy.tolist() == [0.5, 0.25]
+
+
+def test_chunks_are_maintained_while_every_commit_forgets_a_segment(tmp_path: Path) -> None:
+    lines: list[bytes] = []
+    process = Process(tmp_path, lines, split_by=(("site",),), most_segments=5, forget_seconds=4.5)
+    for number in range(150):
+        lines.append(line(number, site=f"S{number}", time=NOW + number))
+        process.tick(NOW + number, float(number))
+    assert len(list(process.state.chunks("density"))) <= 60
+    held = {segment: process.window(segment) for segment in process.model.windows}
+    process.kill()
+    process = Process(tmp_path, lines, split_by=(("site",),), most_segments=5, forget_seconds=4.5, now=NOW + 149)
+    assert {segment: process.window(segment) for segment in process.model.windows} == held
+    process.kill()

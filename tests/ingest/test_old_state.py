@@ -127,3 +127,17 @@ def test_a_damaged_old_chunk_costs_that_chunk_only(folder: Path) -> None:
     assert sum(len(one.chunk.at) for one in state.chunks("density")) == 2 * OLD - 6
     assert state.damaged_chunks == 1
     state.close()
+
+
+def test_a_chunk_that_was_rewritten_later_is_no_clock_set_back(tmp_path: Path) -> None:
+    """Version 3 rewrote the chunks of a silent segment under new numbers, with the arrival of its last record."""
+    folder, vectors = tmp_path / "state", np.full((2, 3), 1 / 3, dtype=np.float32)
+    with old_database(folder) as connection:
+        write_old_chunk(connection, "density", ALL, NOW - 5000, np.array([NOW - 5002, NOW - 5001]), vectors)
+        write_old_chunk(connection, "density", ALL, NOW, np.array([NOW - 2, NOW - 1]), vectors)
+        write_old_chunk(connection, "density", B, NOW, np.array([NOW - 2, NOW - 1]), vectors)
+        write_old_chunk(connection, "density", A, NOW - 5000, np.array([NOW - 5002, NOW - 5001]), vectors)
+    process = Process(folder, [], split_by=SPLIT)
+    times = {segment: (process.model.windows[segment].times - NOW).tolist() for segment in process.model.windows}
+    assert times == {ALL: [-5002, -5001, -2, -1], A: [-5002, -5001], B: [-2, -1]}
+    process.kill()

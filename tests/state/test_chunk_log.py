@@ -1,7 +1,7 @@
 """The stored chunks of a model: whatever is added, evicted, merged and rewritten, a restart finds every held record, in order."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,8 +79,9 @@ class Windows:
         freed, self.freed = np.array(self.freed, dtype=np.int64), []
         return freed
 
-    def live(self, first: int, stop: int) -> Chunk:
+    def live(self, first: int, stop: int, without: Container[Segment] = ()) -> Chunk:
         """Return held records."""
+        assert without == set()
         return chunk_of([self.held[number] for number in sorted(self.held) if first <= number < stop], 0.0)
 
     def last_seen(self, segment: Segment) -> float:
