@@ -9,6 +9,7 @@ A less confident model has more empty sets; their contribution decides whether d
 estimator here, CPC does not detect confident errors.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -28,15 +29,14 @@ class EmptySets(StrEnum):
     ZERO = "zero"
 
 
-class Conformal:
+class Conformal(ABC):
     """The common part of all CPC forms: sets at a threshold, and their sums."""
 
-    # No abstract base class: whether an estimator is conformal is asked often, and that would be slow.
     __slots__ = ()
 
+    @abstractmethod
     def threshold(self, mean_confidence: Floats) -> Singles:
         """Return the least score of a class in the set, for each window."""
-        raise NotImplementedError
 
     def contributions(self, scores: Scores, mean_confidence: float | Floats) -> Floats:
         """Return four rows: mean score in the set, its size, whether it is empty, and the confidence if it is."""
@@ -109,9 +109,9 @@ class _Anchored(Conformal):
     returns_reference_accuracy: ClassVar[bool] = True
     accuracy: float
 
+    @abstractmethod
     def reference_mean(self, mean_confidence: Floats) -> Floats | float:
         """Return CPC of the reference itself at each window's threshold."""
-        raise NotImplementedError
 
     def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
         """Shift the reference accuracy by the change in CPC."""
