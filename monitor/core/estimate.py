@@ -22,6 +22,8 @@ class Why(StrEnum):
     ALL_SETS_EMPTY = "all_sets_empty"
     ERROR = "error"
     """The estimator failed."""
+    TOO_FEW_CASES = "too_few_cases"
+    """Too few records of the class, expected in the window or in the reference."""
 
 
 class Interval(NamedTuple):

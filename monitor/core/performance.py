@@ -1,0 +1,488 @@
+"""Estimated performance beyond accuracy: sensitivity, specificity, predictive values, F1, AUROC, and the class mix.
+
+Isotonic regression on the reference, of each class against the rest, turns a record's probabilities into the expected share of
+each true class. Added up over a window, by decision, they are its expected confusion, from which the metrics follow. Assumes
+that the curves of the reference hold in the window; does not detect confident errors.
+
+The totals of a window are integers that add and subtract exactly, as in `core.totals`. No I/O, no clock.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.core.class_mix import mix_of
+from monitor.core.estimate import Interval, Why
+from monitor.core.scores import FIXED_POINT, FLOOR, Floats, Integers, Singles, fixed
+
+Numbers = NDArray[np.int64]
+
+FEWEST_CASES = 10
+"""Expected cases of a metric, in the window and in the reference: with fewer, it cannot be estimated."""
+MOST_SHOWN = 20
+"""With more classes, metrics are estimated for the watched ones, and averaged over all."""
+MOST_MIXED = 50
+"""With more classes there is no class mix."""
+CELLS = 512
+"""Cells of the score for AUROC, at quantiles of the reference."""
+
+
+class Metric(StrEnum):
+    """Metrics of decisions. The names are public: settings and label values."""
+
+    SENSITIVITY = "sensitivity"
+    SPECIFICITY = "specificity"
+    PPV = "ppv"
+    """Positive predictive value, or precision."""
+    NPV = "npv"
+    F1 = "f1"
+    AUROC = "auroc"
+
+
+OF_CLASSES = (Metric.SENSITIVITY, Metric.SPECIFICITY, Metric.PPV, Metric.NPV, Metric.F1)
+"""The metrics of one class against the rest; their mean over the classes is the macro average."""
+
+
+class Target(NamedTuple):
+    """What is estimated: a metric of a class, by index; without one, of all (a macro average, or AUROC)."""
+
+    metric: Metric
+    of_class: int | None = None
+
+
+class Performance(NamedTuple):
+    """The estimate of one target in one window; without a value, the reason."""
+
+    target: Target
+    value: float | None
+    interval: Interval | None
+    cases: float
+    """The expected records that the metric is a share of."""
+    why: Why | None = None
+
+
+def targets(classes: int, watched: Sequence[int] = ()) -> tuple[Target, ...]:
+    """Return what is estimated for a number of classes: all of them if they are few, else the watched ones."""
+    shown = range(classes) if classes <= MOST_SHOWN else watched
+    found = [Target(metric, one) for one in shown for metric in OF_CLASSES]
+    return (*found, *map(Target, OF_CLASSES), *([Target(Metric.AUROC)] if classes == 2 else []))
+
+
+@dataclass(frozen=True)
+class ClassCurves:
+    """The frequency of each class on the reference by its probability: isotonic, linear between corners, constant outside."""
+
+    starts: Numbers
+    """The first corner of each class."""
+    scores: Singles
+    """The corners, class by class. The first of a class is where its curve leaves its lowest value."""
+    values: Floats
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.starts)
+
+    @cached_property
+    def floors(self) -> Floats:
+        """The lowest value of each curve."""
+        return self.values[self.starts]
+
+    @cached_property
+    def floor(self) -> float:
+        """The sum of the lowest values."""
+        return float(self.floors.sum())
+
+    @cached_property
+    def _first_scores(self) -> Singles:
+        return self.scores[self.starts]
+
+    @cached_property
+    def _keys(self) -> Numbers:
+        """The corners in one ascending order: by class, then by score. The bits of positive floats ascend with them."""
+        count = np.diff(np.append(self.starts, len(self.scores)))
+        return (np.repeat(np.arange(self.classes), count) << 32) + self.scores.view(np.int32)
+
+    @cached_property
+    def _slopes(self) -> Floats:
+        rise, run = np.diff(self.values, append=0.0), np.diff(self.scores.astype(np.float64), append=0.0)
+        last = np.append(self.starts[1:], len(self.scores)) - 1
+        rise[last], run[last] = 0.0, 1.0
+        return np.asarray(rise / run)
+
+    def expected(self, vectors: Singles) -> "ExpectedClasses":
+        """Return the expected true classes of records of shape (records, classes)."""
+        records, classes = vectors.shape
+        # Below, a curve has its lowest value: most of many classes are there.
+        entries = np.flatnonzero(vectors > self._first_scores)
+        record, of_class = np.divmod(entries, classes)
+        scores = vectors.ravel()[entries]
+        corner = np.searchsorted(self._keys, (of_class << 32) + scores.view(np.int32), side="right") - 1
+        above = self._slopes[corner] * (scores.astype(np.float64) - self.scores[corner]) + self.values[corner]
+        above -= self.floors[of_class]
+        return ExpectedClasses(self, record, of_class, above, np.bincount(record, above, records) + self.floor)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedClasses:
+    """The expected share of each true class of records: what is above the lowest values of the curves, entry by entry."""
+
+    curves: ClassCurves
+    record: Integers
+    of_class: Integers
+    above: Floats
+    total: Floats
+    """The sum over the classes, by which each is divided; 0 if the curves exclude every class, which makes all equal."""
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which records have any expected class."""
+        return np.asarray(self.total > 0.0)
+
+    def of(self, classes: Integers) -> Floats:
+        """Return the expected share of one class of each record."""
+        value = self.curves.floors[classes]
+        own = np.flatnonzero(self.of_class == classes[self.record])
+        value[self.record[own]] += self.above[own]
+        shares = np.full(len(value), 1.0 / self.curves.classes)
+        return np.divide(value, self.total, out=shares, where=self.known)
+
+
+@dataclass(frozen=True)
+class ClassReference:
+    """What the estimates of performance keep of a reference."""
+
+    curves: ClassCurves
+    cases: Numbers
+    """Records of each class."""
+    decided: Numbers
+    """Records decided as each class."""
+    edges: Singles
+    """The lower ends of the cells of the second class's probability, for AUROC; empty unless there are two classes."""
+    profiles: Floats
+    """The mean scaled probabilities of the records of each class, a column a class; empty without a class mix."""
+    level: float
+    low: Floats
+    """Quantiles of the errors by chance, in the order of `every_target`, then of the class mix; NaN if unknown."""
+    high: Floats
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.cases)
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        return int(self.cases.sum())
+
+    @cached_property
+    def own(self) -> "Confusion":
+        """The confusion of the reference, as far as the denominators of metrics need it."""
+        cases, decided = self.cases[:, None].astype(np.float64), self.decided[:, None]
+        return Confusion(np.array([self.records]), cases, np.zeros_like(cases), decided)
+
+
+def every_target(classes: int) -> tuple[Target, ...]:
+    """Return all targets, in the order in which a reference keeps their errors."""
+    of_classes = [Target(metric, one) for metric in OF_CLASSES for one in (*range(classes), None)]
+    return (*of_classes, *([Target(Metric.AUROC)] if classes == 2 else []))
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Decisions and true classes of windows, expected or realised. Matrices have shape (classes, windows)."""
+
+    records: Integers
+    cases: Floats
+    """Records of each class."""
+    right: Floats
+    """Records decided as their class."""
+    decided: Integers
+    """Records decided as each class."""
+    auroc: Floats | None = None
+
+    def metric(self, metric: Metric) -> tuple[Floats, Floats]:
+        """Return a metric of each class, and the number of records that it is a share of; NaN if there are none."""
+        others, rejected = self.records - self.cases, self.records - self.decided
+        if metric is Metric.SENSITIVITY:
+            share, of = self.right, self.cases
+        elif metric is Metric.SPECIFICITY:
+            share, of = others - self.decided + self.right, others
+        elif metric is Metric.PPV:
+            share, of = self.right, self.decided.astype(np.float64)
+        elif metric is Metric.NPV:
+            share, of = others - self.decided + self.right, rejected.astype(np.float64)
+        else:
+            share, of = self.right, (self.cases + self.decided) / 2.0
+        # Rounding may leave a little less than nothing.
+        return np.divide(share, of, out=np.full(of.shape, np.nan), where=of > _NOTHING).clip(0.0, 1.0), of
+
+    def values(self, wanted: Sequence[Target]) -> tuple[Floats, Floats]:
+        """Return targets and the number of records that each is a share of, shape (targets, windows)."""
+        values, of = np.full((2, len(wanted), len(self.records)), np.nan)
+        for metric in dict.fromkeys(target.metric for target in wanted):
+            rows = [row for row, target in enumerate(wanted) if target.metric is metric]
+            if metric is Metric.AUROC:
+                values[rows] = np.nan if self.auroc is None else self.auroc
+                of[rows] = self.cases.min(axis=0)
+                continue
+            found, denominators = self.metric(metric)
+            for row in rows:
+                one = wanted[row].of_class
+                if one is None:
+                    # Over the classes that have the metric.
+                    has = ~np.isnan(found)
+                    values[row] = np.divide(
+                        np.add.reduce(found, axis=0, where=has), has.sum(axis=0), out=values[row], where=has.any(axis=0)
+                    )
+                    of[row] = self.records
+                else:
+                    values[row], of[row] = found[one], denominators[one]
+        return values, of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PerformanceEstimates:
+    """Estimates of targets in windows, shape (targets, windows); NaN with too few cases."""
+
+    targets: tuple[Target, ...]
+    value: Floats
+    lower: Floats
+    upper: Floats
+    cases: Floats
+
+    def window(self, index: int) -> tuple[Performance, ...]:
+        """Return the estimates of one window."""
+        columns = (self.value, self.lower, self.upper, self.cases)
+        rows = zip(self.targets, *(column[:, index].tolist() for column in columns), strict=True)
+        return tuple(
+            # NaN differs from itself.
+            Performance(target, value, Interval(lower, upper), cases)
+            if value == value  # noqa: PLR0124
+            else Performance(target, None, None, cases, Why.TOO_FEW_CASES)
+            for target, value, lower, upper, cases in rows
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredPerformance:
+    """The expected confusion of windows, and their mean scaled probabilities, shape (classes, windows)."""
+
+    reference: ClassReference
+    expected: Confusion
+    scaled: Floats
+    """Empty without a class mix."""
+
+    def estimates(self, wanted: Sequence[Target]) -> PerformanceEstimates:
+        """Return the estimates of targets with their intervals."""
+        reference = self.reference
+        value, cases = self.expected.values(wanted)
+        _, of_reference = reference.own.values(wanted)
+        order = {target: place for place, target in enumerate(every_target(reference.classes))}
+        places = [order[target] for target in wanted]
+        low, high = reference.low[places, None], reference.high[places, None]
+        value[(cases < FEWEST_CASES) | (of_reference < FEWEST_CASES) | np.isnan(low)] = np.nan
+        lower, upper = _bounds(value, low, high, cases, of_reference, reference.level)
+        return PerformanceEstimates(tuple(wanted), value, lower, upper, cases)
+
+    def mix(self) -> Floats:
+        """Return the share of each class if nothing but the mix changed, shape (classes, windows); empty for many classes."""
+        reference = self.reference
+        value = mix_of(reference.profiles, reference.cases[: len(reference.profiles)] > 0, self.scaled)
+        value[:, self.expected.records == 0] = np.nan
+        return value
+
+    def class_mix(self) -> "ClassMix":
+        """Return the class mix with its intervals."""
+        reference, value = self.reference, self.mix()
+        value[reference.cases[: len(value)] == 0] = np.nan
+        rows = slice(len(every_target(reference.classes)), None)
+        low, high = reference.low[rows, None], reference.high[rows, None]
+        lower, upper = _bounds(
+            value, low, high, self.expected.records[None], np.array([[reference.records]]), reference.level
+        )
+        return ClassMix(value, lower, upper)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassMix:
+    """The share of each class in windows, shape (classes, windows), or empty; NaN for a class that the reference does not have."""
+
+    value: Floats
+    lower: Floats
+    upper: Floats
+
+
+_NOTHING = 1e-9
+
+
+def unit(cases: Floats | Integers, of_reference: Floats | Integers) -> Floats:
+    """Return the unit of errors by chance, for a share of so many records in the window and in the reference."""
+    return np.sqrt(1.0 / np.maximum(cases, _NOTHING) + 1.0 / np.maximum(of_reference, _NOTHING))
+
+
+def _bounds(
+    value: Floats,
+    low: Floats,
+    high: Floats,
+    cases: Floats | Integers,
+    of_reference: Floats | Integers,
+    level: float,
+) -> tuple[Floats, Floats]:
+    """Return the ends of intervals: errors by chance, widened by errors that chance may have hidden."""
+    units, unseen = (
+        unit(cases, of_reference),
+        hidden_share(np.maximum(cases, 1.0), np.maximum(of_reference, 1.0), level),
+    )
+    below, above = widened(high * units, unseen), widened(-low * units, unseen)
+    return np.clip(value - below, 0.0, 1.0), np.clip(value + above, 0.0, 1.0)
+
+
+def widened(known: Floats, unseen: Floats) -> Floats:
+    """Return errors widened by an independent one, outward."""
+    return np.asarray(known + np.sqrt(known * known + unseen * unseen) - np.abs(known))
+
+
+def hidden_share(cases: Floats, of_reference: Floats, level: float) -> Floats:
+    """Return the share of errors that chance may have kept out of the reference; see `IntervalTables`."""
+    odds = np.log(cases / (cases + of_reference))
+    return np.asarray(np.maximum(0.0, np.ceil(np.log((1.0 - level) / 2.0) / odds) - 1.0) / cases)
+
+
+@dataclass(frozen=True, slots=True)
+class PerformanceMeasures:
+    """What records add to the totals of their windows."""
+
+    record: Integers
+    """The record of each entry."""
+    column: Integers
+    value: Numbers
+    scaled: Numbers
+    """The scaled probabilities, shape (classes or 0, records)."""
+
+
+class PerformanceGauge:
+    """The measuring of records for one reference. Immutable, and shared by all windows of the reference.
+
+    The totals of a window: by class the expected cases above the lowest values of the curves, and the expected right decisions;
+    the share of the lowest values; records without any expected class; for AUROC, expected cases and records of each cell; for
+    the class mix, the scaled probabilities.
+    """
+
+    def __init__(self, reference: ClassReference, temperature: float) -> None:
+        self.reference, self._temperature = reference, temperature
+        classes = reference.classes
+        self._right, self._floor, self._unknown, cells = classes, 2 * classes, 2 * classes + 1, 2 * classes + 2
+        self._cells = slice(cells, cells + len(reference.edges))
+        self._counts = slice(self._cells.stop, self._cells.stop + len(reference.edges))
+        self.mixed = slice(self._counts.stop, self._counts.stop + len(reference.profiles))
+        """The totals of scaled probabilities."""
+        self.totals = self.mixed.stop
+        """The number of totals of a window."""
+
+    def measure(self, vectors: Singles, decided: Integers, denominators: Floats) -> PerformanceMeasures:
+        """Return what records add; `denominators` are those of their scaled softmax."""
+        records, expected = np.arange(len(vectors)), self.reference.curves.expected(vectors)
+        total = np.where(expected.known, expected.total, 1.0)
+        entries = [
+            (expected.record, expected.of_class, expected.above / total[expected.record]),
+            (records, self._right + decided, expected.of(decided)),
+        ]
+        if self.reference.curves.floor:
+            entries.append((records, np.full(len(records), self._floor), self.reference.curves.floor / total))
+        counted = [(unknown := np.flatnonzero(~expected.known), np.full(len(unknown), self._unknown))]
+        if edges := len(self.reference.edges):
+            cell = self._cells.start + np.searchsorted(self.reference.edges[1:], vectors[:, 1], side="right")
+            entries.append((records, cell, expected.of(np.ones_like(decided))))
+            counted.append((records, cell + edges))
+        ones = np.ones(sum(len(some) for some, _ in counted), dtype=np.int64)
+        return PerformanceMeasures(
+            np.concatenate([some for some, *_ in entries] + [some for some, _ in counted]),
+            np.concatenate([column for _, column, _ in entries] + [column for _, column in counted]),
+            np.append(fixed(np.concatenate([value for *_, value in entries])), ones),
+            self._scaled(vectors, denominators),
+        )
+
+    def _scaled(self, vectors: Singles, denominators: Floats) -> Numbers:
+        if not len(self.reference.profiles):
+            return np.empty((0, len(vectors)), dtype=np.int64)
+        # As `scores.outputs` computes it, to the bit.
+        logs = np.maximum(vectors.T, FLOOR, dtype=np.float64)
+        np.log(logs, out=logs)
+        logs /= self._temperature
+        logs -= np.max(logs, axis=0)
+        np.exp(logs, out=logs)
+        logs /= denominators
+        return fixed(logs)
+
+    def measured(self, totals: Numbers, records: Integers, decided: Integers) -> MeasuredPerformance:
+        """Return windows from their totals, shape (windows, totals), and the decisions by class, shape (windows, classes)."""
+        reference, classes = self.reference, self.reference.classes
+        shares = totals[:, : self._unknown].T / FIXED_POINT
+        cases = shares[:classes] + totals[:, self._unknown] / classes
+        if reference.curves.floor:
+            cases += (reference.curves.floors / reference.curves.floor)[:, None] * shares[self._floor]
+        cells = totals[:, self._cells] / FIXED_POINT
+        auroc = _auroc(cells, totals[:, self._counts] - cells) if len(reference.edges) else None
+        scaled = totals[:, self.mixed].T / (FIXED_POINT * np.maximum(records, 1))
+        expected = Confusion(records, cases, shares[classes : 2 * classes], decided.T, auroc)
+        return MeasuredPerformance(reference, expected, scaled)
+
+    def measured_windows(
+        self, vectors: Singles, decided: Integers, denominators: Floats, lengths: Integers
+    ) -> MeasuredPerformance:
+        """Return windows of these lengths, one after the other."""
+        measures = self.measure(vectors, decided, denominators)
+        totals = np.zeros((len(lengths), self.totals), dtype=np.int64)
+        of_record = np.repeat(np.arange(len(lengths)), lengths)
+        np.add.at(totals, (of_record[measures.record], measures.column), measures.value)
+        starts = np.cumsum(lengths) - lengths
+        if len(measures.scaled):
+            totals[:, self.mixed] = np.add.reduceat(measures.scaled, starts, axis=1).T
+        counts = np.zeros((len(lengths), self.reference.classes), dtype=np.int64)
+        np.add.at(counts, (of_record, decided), 1)
+        return self.measured(totals, np.asarray(lengths), counts)
+
+
+def _auroc(cases: Floats, others: Floats) -> Floats:
+    """Return the area under the ROC curve of windows, from cases and others by cell, shape (windows, cells); ties count half."""
+    below = np.cumsum(others, axis=1) - others / 2.0
+    pairs = cases.sum(axis=1) * others.sum(axis=1)
+    ordered = np.add.reduce(cases * below, axis=1)
+    return np.divide(ordered, pairs, out=np.full(len(pairs), np.nan), where=pairs > _NOTHING)
+
+
+def realised(vectors: Singles, decided: Integers, labels: Integers, lengths: Integers | None = None) -> Confusion:
+    """Return the confusion of labelled records: one window, or several of these lengths, one after the other."""
+    classes = vectors.shape[1]
+    lengths = np.array([len(labels)]) if lengths is None else lengths
+    window = np.repeat(np.arange(len(lengths)), lengths)
+    shape = len(lengths), classes
+
+    def counted(of_class: Integers, rows: NDArray[np.bool_] | slice = slice(None)) -> Integers:
+        counts = np.bincount(window[rows] * classes + of_class[rows], minlength=shape[0] * classes)
+        return counts.reshape(shape).T
+
+    ends = np.cumsum(lengths)
+    auroc = None
+    if classes == 2:
+        auroc = np.array(
+            [
+                _exact_auroc(vectors[end - length : end, 1], labels[end - length : end])
+                for length, end in zip(lengths.tolist(), ends.tolist(), strict=True)
+            ]
+        )
+    right = counted(labels, decided == labels).astype(np.float64)
+    return Confusion(lengths, counted(labels).astype(np.float64), right, counted(decided), auroc)
+
+
+def _exact_auroc(scores: Singles, labels: Integers) -> float:
+    _, cell = np.unique(scores, return_inverse=True)
+    cases = np.bincount(cell, labels == 1)[None]
+    return float(_auroc(cases, np.bincount(cell)[None] - cases)[0])
