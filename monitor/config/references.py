@@ -201,7 +201,7 @@ def _records(model: ModelConfig) -> int:
 
 def _filled_bytes(model: ModelConfig, reference: Reference) -> int:
     gauge = Gauge(reference.calibration)
-    records = _records(model) * bytes_per_record(len(reference.classes), len(model.segmentation.split_by))
+    records = _records(model) * bytes_per_record(reference.calibration, len(model.segmentation.split_by))
     return gauge.bytes_shared + _most_windows(model) * gauge.bytes_per_window + round(_SPARE_ROOM * records)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from monitor.core.decisions import Decision
 from monitor.core.ensemble import (
     CalibratedEstimator,
     Estimates,
@@ -19,7 +20,7 @@ from monitor.core.estimate import CONSENSUS, Interval, NoEstimate, Result, Why
 from monitor.core.estimators.confidence import DifferenceOfConfidences
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress
 from monitor.core.replay import replay
-from monitor.core.scores import Floats, LabelledOutputs, Singles
+from monitor.core.scores import Floats, Integers, LabelledOutputs, Singles
 
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "skip"}
 """The variants of the paper."""
@@ -83,6 +84,7 @@ class Calibration:
     temperature: float
     estimators: tuple[CalibratedEstimator, ...] = field(repr=False)
     intervals: IntervalTables = field(repr=False)
+    decision: Decision = field(default_factory=Decision)
 
     @property
     def accuracy(self) -> float:
@@ -96,18 +98,33 @@ class Calibration:
         return next((one.confidence for one in kept if isinstance(one, DifferenceOfConfidences)), None)
 
     def estimate(
-        self, probabilities: Singles, variants: Variants | None = None, minimum_records: int = 1
+        self,
+        probabilities: Singles,
+        variants: Variants | None = None,
+        minimum_records: int = 1,
+        decided: Integers | None = None,
     ) -> WindowEstimate:
-        """Return all estimates for a window of vectors, shape (records, classes)."""
-        (found,) = self.estimate_each([probabilities], variants, minimum_records)
+        """Return all estimates for a window of vectors, shape (records, classes).
+
+        `decided` are the classes that the records name; required if they decide, otherwise ignored.
+        """
+        named = None if decided is None else [decided]
+        (found,) = self.estimate_each([probabilities], variants, minimum_records, named)
         return found
 
     def estimate_each(
-        self, windows: Sequence[Singles], variants: Variants | None = None, minimum_records: int = 1
+        self,
+        windows: Sequence[Singles],
+        variants: Variants | None = None,
+        minimum_records: int = 1,
+        decided: Sequence[Integers] | None = None,
     ) -> Iterator[WindowEstimate]:
         """Yield all estimates for each of some windows; faster than one by one."""
+        of_each: Sequence[Integers | None] = [None] * len(windows) if decided is None else decided
         measured = [
-            measure_vectors(self.estimators, one, self.temperature) for one in windows if len(one) >= minimum_records
+            measure_vectors(self.estimators, one, self.temperature, self.decision.column(one, named))
+            for one, named in zip(windows, of_each, strict=True)
+            if len(one) >= minimum_records
         ]
         found = self.estimate_windows(side_by_side(measured), variants) if measured else None
         place = 0
@@ -145,9 +162,13 @@ class Calibration:
 
 
 def calibrate(
-    reference: LabelledOutputs, *, level: float = DEFAULT_LEVEL, progress: Progress | None = None
+    reference: LabelledOutputs,
+    *,
+    level: float = DEFAULT_LEVEL,
+    progress: Progress | None = None,
+    decision: Decision | None = None,
 ) -> Calibration:
-    """Calibrate all estimators on a labelled reference."""
+    """Calibrate all estimators on a labelled reference, whose decisions were taken by `decision`; argmax by default."""
     estimators = calibrate_all(reference)
     return Calibration(
         records=reference.records,
@@ -156,4 +177,5 @@ def calibrate(
         temperature=reference.temperature,
         estimators=estimators,
         intervals=replay(reference, estimators, level, progress or (lambda _: None)),
+        decision=decision or Decision(),
     )

@@ -106,12 +106,12 @@ _MORE_CONFIDENCE = 0.05
 
 
 def measure_vectors(
-    ready: Iterable[CalibratedEstimator], probabilities: Singles, temperature: float
+    ready: Iterable[CalibratedEstimator], probabilities: Singles, temperature: float, decided: Integers | None = None
 ) -> MeasuredRecords:
-    """Measure a window of vectors, shape (records, classes)."""
+    """Measure a window of vectors, shape (records, classes); `decided` are the decided classes, unless by argmax."""
 
     def blocks() -> Iterator[Outputs]:
-        return in_blocks(probabilities, temperature)
+        return in_blocks(probabilities, temperature, decided)
 
     if probabilities.shape[1] >= _MANY_CLASSES:
         return measure(ready, blocks, _MOST_KEPT)

@@ -1,7 +1,7 @@
 """Records as columns: vectors, event times, and texts that are dictionary-encoded."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,10 @@ class Texts:
         return np.array([value == text for value in self.values], dtype=np.bool_)[self.codes]
 
 
+REFERRED = -1
+"""In place of a class: the device referred the record to a person."""
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """A batch of one model's records in arrival order, as columns."""
@@ -72,7 +76,9 @@ class Records:
     normalised: int = 0
     """Vectors whose sum differed from 1 by more than rounding."""
     argmax_mismatches: int = 0
-    """Records whose predicted class is not their most probable one."""
+    """Records whose predicted class is not the one decided from their probabilities."""
+    decided: Integers | None = None
+    """The index of the class that each record names as its decision, or REFERRED; None unless records decide."""
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -87,15 +93,24 @@ class Records:
             None if self.versions is None else self.versions.taken(rows),
             None if self.ids is None else self.ids[rows],
             None if self.labels is None else self.labels[rows],
+            decided=None if self.decided is None else self.decided[rows],
         )
+
+    def without_referred(self) -> "Records":
+        """Return the records that were not referred to a person, with the counts."""
+        if self.decided is None or not (self.decided == REFERRED).any():
+            return self
+        kept = self.taken(np.flatnonzero(self.decided != REFERRED))
+        return replace(kept, normalised=self.normalised, argmax_mismatches=self.argmax_mismatches)
 
     @classmethod
     def joined(cls, batches: "Sequence[Records]") -> "Records":
-        """Return the concatenation of batches of one model; all or none of them have labels."""
+        """Return the concatenation of batches of one model; all or none of them have labels, and decisions."""
         if len(batches) == 1:
             return batches[0]
         names = {name for batch in batches for name in batch.fields}
         labels = [batch.labels for batch in batches if batch.labels is not None]
+        decided = [batch.decided for batch in batches if batch.decided is not None]
         return cls(
             np.concatenate([batch.vectors for batch in batches]),
             np.concatenate([batch.at for batch in batches]),
@@ -112,6 +127,7 @@ class Records:
             np.concatenate(labels) if labels else None,
             sum(batch.normalised for batch in batches),
             sum(batch.argmax_mismatches for batch in batches),
+            np.concatenate(decided) if decided else None,
         )
 
 

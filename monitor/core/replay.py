@@ -243,5 +243,5 @@ def _sample(
     """Return some of the records: one window, or several of these lengths."""
     raw, scaled = (_SampledScores(stream, rows, lengths) for stream in streams)
     sample = LabelledOutputs(Outputs(raw, scaled), reference.labels[rows], reference.temperature)
-    vars(sample)["correct"] = reference.correct[rows]
+    vars(sample).update(decided=reference.decided[rows], correct=reference.correct[rows])
     return sample

@@ -48,6 +48,8 @@ class Scores:
 
     probabilities: Floats
     _sets: dict[float, ConformalSets] = field(default_factory=dict, repr=False, compare=False)
+    decided: Integers | None = None
+    """The class that was decided for each record; None for the most probable one."""
 
     @property
     def records(self) -> int:
@@ -56,7 +58,9 @@ class Scores:
 
     @cached_property
     def confidence(self) -> Floats:
-        """The largest probability of each record."""
+        """The probability of each record's decision: the largest, or that of the decided class."""
+        if self.decided is not None:
+            return self.probabilities[self.decided, np.arange(self.records)]
         return np.asarray(np.max(self.probabilities, axis=0), dtype=np.float64)
 
     @cached_property
@@ -147,23 +151,26 @@ class Outputs:
         return self.scaled if scaled else self.raw
 
 
-def outputs(probabilities: Singles, temperature: float) -> Outputs:
-    """Return raw and scaled scores of vectors of shape (records, classes)."""
+def outputs(probabilities: Singles, temperature: float, decided: Integers | None = None) -> Outputs:
+    """Return raw and scaled scores of vectors of shape (records, classes); `decided` unless by argmax."""
     raw = np.ascontiguousarray(probabilities.T, dtype=np.float64)
     logs = _log_from(raw, TINY)
     # The logarithm of at least FLOOR, of numbers that were in single precision.
     scaled = np.maximum(logs, np.log(FLOOR))
     scaled /= temperature
     total = _to_softmax(scaled)
+    if decided is not None:
+        return Outputs(Scores(raw, decided=decided).knowing(_logs=logs), Scores(scaled, decided=decided))
     # The largest power is 1.
     return Outputs(Scores(raw).knowing(_logs=logs), Scores(scaled).knowing(confidence=1.0 / total))
 
 
-def in_blocks(probabilities: Singles, temperature: float) -> Iterator[Outputs]:
+def in_blocks(probabilities: Singles, temperature: float, decided: Integers | None = None) -> Iterator[Outputs]:
     """Yield raw and scaled scores in blocks of bounded size."""
     rows = max(1, _BLOCK_ELEMENTS // max(1, probabilities.shape[1]))
     for start in range(0, len(probabilities), rows):
-        yield outputs(probabilities[start : start + rows], temperature)
+        block = slice(start, start + rows)
+        yield outputs(probabilities[block], temperature, None if decided is None else decided[block])
 
 
 def scale(probabilities: Floats, temperature: float) -> Floats:
@@ -237,14 +244,20 @@ class LabelledOutputs:
         return self.outputs.records
 
     @cached_property
+    def decided(self) -> Integers:
+        """The decided class of each record: the first of the largest probabilities, unless it was given."""
+        given = self.outputs.raw.decided
+        return np.argmax(self.outputs.raw.probabilities, axis=0) if given is None else given
+
+    @cached_property
     def correct(self) -> Booleans:
-        """Whether each prediction, the first of the largest probabilities, is right."""
-        right: Booleans = np.argmax(self.outputs.raw.probabilities, axis=0) == self.labels
+        """Whether each decision is right."""
+        right: Booleans = self.decided == self.labels
         return right
 
     @property
     def right(self) -> int:
-        """The number of right predictions `r`."""
+        """The number of right decisions `r`."""
         return int(np.count_nonzero(self.correct))
 
     @property
@@ -263,11 +276,17 @@ class LabelledOutputs:
         return self._ranked[scaled]
 
 
-def label_outputs(probabilities: Singles, labels: Integers, temperature: float | None = None) -> LabelledOutputs:
-    """Return vectors of shape (records, classes) with their labels; fits the temperature unless it is given."""
+def label_outputs(
+    probabilities: Singles, labels: Integers, temperature: float | None = None, decided: Integers | None = None
+) -> LabelledOutputs:
+    """Return vectors of shape (records, classes) with their labels; fits the temperature unless it is given.
+
+    `decided` are the decided classes, unless by argmax.
+    """
     raw: Floats = np.ascontiguousarray(probabilities.T, dtype=np.float64)
     fitted = fit_temperature(raw, labels) if temperature is None else temperature
-    return LabelledOutputs(Outputs(Scores(raw), Scores(scale(raw, fitted))), labels, fitted)
+    scores = Outputs(Scores(raw, decided=decided), Scores(scale(raw, fitted), decided=decided))
+    return LabelledOutputs(scores, labels, fitted)
 
 
 # The set of a record at a threshold is its top k classes, so its mean score, size and emptiness are step functions of the

@@ -111,6 +111,13 @@ class Chunk:
 
     Every record enters the window of all records, unless that is among `segments`: then only those with its index.
     """
+    decided: Integers | None = None
+    """The class that each record names, if they decide."""
+
+    def taken(self, rows: Integers) -> "Chunk":
+        """Return some of the records."""
+        decided = None if self.decided is None else self.decided[rows]
+        return replace(self, at=self.at[rows], vectors=self.vectors[rows], codes=self.codes[rows], decided=decided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +202,13 @@ class ModelWindows:
                 known.add(segment)
                 codes[rows, split] = len(segments)
                 segments.append(segment)
-        chunk = Chunk(now, records.at, records.vectors, tuple(segments), codes)
+        decided = None if self._records.decided is None else records.decided
+        chunk = Chunk(now, records.at, records.vectors, tuple(segments), codes, decided)
         forgotten = [segment for segment in idle if segment not in known]
         if len(records) <= self._bounds.capacity:
             return Admitted(chunk, unstored, forgotten)
         rows = _lasting(chunk, self._bounds.capacity)
-        lasting = replace(chunk, at=chunk.at[rows], vectors=chunk.vectors[rows], codes=codes[rows])
-        return Admitted(lasting, unstored, forgotten, len(records) - len(rows))
+        return Admitted(chunk.taken(rows), unstored, forgotten, len(records) - len(rows))
 
     def enter(self, chunk: Chunk, seen: Mapping[Segment, float] | None = None) -> Entered:
         """Add a chunk, admitted or restored; the forgotten segments were removed before, and no other chunk came since.
@@ -220,7 +227,8 @@ class ModelWindows:
                 places.append(Entering([windows[chunk.segments[code]] for code in used], chosen[column]))
                 names += [chunk.segments[code] for code in used]
         first = self._records.next_arrival
-        added = enter(self._records, self._windows.values(), chunk.vectors, chunk.at, chunk.arrived, places)
+        windows_of_all = self._windows.values()
+        added = enter(self._records, windows_of_all, chunk.vectors, chunk.at, chunk.arrived, places, chunk.decided)
         found = dict(zip(names, added, strict=True))
         for segment, one in found.items():
             # Without late records, which are not in the window.
@@ -293,7 +301,8 @@ class ModelWindows:
         shorter = np.full(len(segments) + 1, -1, dtype=np.int32)
         shorter[used] = np.arange(len(used))
         named = tuple(segments[code] for code in used.tolist())
-        return Chunk(0.0, records.at[slots], records.vectors[slots], named, shorter[codes])
+        decided = None if records.decided is None else records.decided[slots]
+        return Chunk(0.0, records.at[slots], records.vectors[slots], named, shorter[codes], decided)
 
     def arrivals(self, segment: Segment) -> Numbers:
         """Return the arrival numbers of a window's records, oldest first."""
@@ -332,7 +341,7 @@ class ModelWindows:
 
     def memory(self) -> str:
         """Return the memory of the windows, for the log."""
-        record = bytes_per_record(self._gauge.calibration.classes, len(self._places))
+        record = bytes_per_record(self._gauge.calibration, len(self._places))
         return (
             f"windows of at most {self._bounds.capacity:,} records: {record:.0f} bytes a record,"
             f" {self._window_bytes / 1e6:.1f} MB a window, {self.most_bytes() / 1e6:.1f} MB at most in all"

@@ -86,19 +86,21 @@ class Steps:
     first: int
     """The number of first steps; those of a record's largest probability."""
     confidence: Numbers
-    """In fixed point, by record."""
+    """That of the decision, in fixed point, by record."""
     sets: Numbers
     """Totals of each record's set at the fixed threshold, shape (4, records)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The sums of records, shape (sums, records) without those of the sets at fixed thresholds, and predicted classes."""
+    """The sums of records, shape (sums, records) without those of the sets at fixed thresholds, and decided classes."""
 
     sums: Numbers
     predicted: Integers
     confidences: list[Floats]
-    """Raw and scaled."""
+    """Of the decisions, raw and scaled."""
+    top: Floats
+    """The largest probability, raw."""
 
 
 class Gauge:
@@ -205,10 +207,16 @@ class Gauge:
             marks |= ((score == threshold) << (2 * bit + 1)).astype(np.uint8)
         return denominators, marks
 
-    def measure(self, vectors: Singles, denominators: Floats, marks: Marks) -> Measures:
-        """Return the sums of records, except those of conformal sets."""
+    def measure(
+        self, vectors: Singles, denominators: Floats, marks: Marks, decided: Integers | None = None
+    ) -> Measures:
+        """Return the sums of records, except those of conformal sets; `decided` is needed only if records decide."""
+        decided = self.calibration.decision.column(vectors, decided)
         predicted = np.argmax(vectors, axis=1)
-        confidences = [vectors[np.arange(len(vectors)), predicted].astype(np.float64), 1.0 / denominators]
+        top = vectors[np.arange(len(vectors)), predicted].astype(np.float64)
+        confidences = [top, 1.0 / denominators]
+        if decided is not None:
+            predicted, confidences = decided, self._confidences(vectors, top, denominators, decided)
         sums = np.empty((self._sets[0].start, len(vectors)), dtype=np.int64)
         sums[_COUNT] = 1
         late: list[Scores] = []
@@ -228,18 +236,36 @@ class Gauge:
         for one in self._summed:
             # Only conformal forms use the mean confidence, and they are not summed here.
             sums[self._slices[one.form.name]] = fixed(one.estimator.contributions(late[one.form.scaled], 0.0))
-        return Measures(sums, predicted, confidences)
+        return Measures(sums, predicted, confidences, top)
+
+    def _confidences(self, vectors: Singles, top: Floats, denominators: Floats, decided: Integers) -> list[Floats]:
+        """Return the probabilities of the decided classes, raw and scaled, as `outputs` computes them, to the bit."""
+        raw = vectors[np.arange(len(vectors)), decided].astype(np.float64)
+        scaled = np.log(np.maximum(raw, FLOOR))
+        scaled /= self.calibration.temperature
+        highest = np.log(np.maximum(top, FLOOR))
+        highest /= self.calibration.temperature
+        scaled -= highest
+        np.exp(scaled, out=scaled)
+        scaled /= denominators
+        return [raw, scaled]
 
     def _probabilities(self, vectors: Singles) -> tuple[Floats, Floats]:
         both = outputs(np.concatenate([vectors, vectors[:1]]), self.calibration.temperature)
         return both.raw.probabilities[:, :-1], both.scaled.probabilities[:, :-1]
 
     def steps(
-        self, vectors: Singles, top: Floats, denominators: Floats, floors: Sequence[Integers]
+        self,
+        vectors: Singles,
+        top: Floats,
+        denominators: Floats,
+        floors: Sequence[Integers],
+        confidences: Sequence[Floats] | None = None,
     ) -> list[tuple[Integers, list[Steps]]]:
         """Return the steps of records in cells at or above `floors`, one by stream and record, in groups.
 
-        `top` are the raw confidences. Each group has its records, and their steps by stream. Nothing below the floors is sorted or placed.
+        `top` are the largest probabilities, `confidences` those of the decisions, by stream. Each group has its records, and
+        their steps by stream. Nothing below the floors is sorted or placed.
         """
         bounds = [
             np.minimum(grid.thresholds[floor - 1], cut)
@@ -249,7 +275,10 @@ class Gauge:
         found = []
         for rows, falling in self._selected(vectors, least):
             falling_wide = falling.astype(np.float64)
-            raw = self._steps_of(0, falling_wide.copy(), falling, bounds[0][rows])
+            # The same object if the largest probability decides.
+            largest = confidences is None or confidences[0] is top
+            sure = [None, None] if largest else [some[rows] for some in confidences or ()]
+            raw = self._steps_of(0, falling_wide.copy(), falling, bounds[0][rows], sure[0])
             np.maximum(falling_wide, FLOOR, out=falling_wide)
             np.log(falling_wide, out=falling_wide)
             falling_wide /= self.calibration.temperature
@@ -258,7 +287,7 @@ class Gauge:
             falling_wide -= highest
             np.exp(falling_wide, out=falling_wide)
             falling_wide /= denominators[rows]
-            scaled = self._steps_of(1, falling_wide, falling_wide.astype(np.float32), bounds[1][rows])
+            scaled = self._steps_of(1, falling_wide, falling_wide.astype(np.float32), bounds[1][rows], sure[1])
             found.append((rows, [raw, scaled]))
         return found
 
@@ -303,9 +332,11 @@ class Gauge:
             padded.sort(axis=1)
             yield rows_, np.ascontiguousarray(padded[:, ::-1].T)
 
-    def _steps_of(self, stream: int, falling: Floats, comparable: Singles, bound: Singles) -> Steps:
-        """Return the steps of one stream; `falling` is overwritten."""
-        confidence = fixed(falling[0])
+    def _steps_of(
+        self, stream: int, falling: Floats, comparable: Singles, bound: Singles, sure: Floats | None
+    ) -> Steps:
+        """Return the steps of one stream; `falling` is overwritten, `sure` are the confidences if they are not its first."""
+        confidence = fixed(falling[0] if sure is None else sure)
         for rank in range(1, len(falling)):
             falling[rank] += falling[rank - 1]
         falling /= np.arange(1, len(falling) + 1)[:, None]
@@ -589,23 +620,24 @@ class MeasuredWindows:
         return self.gauge.calibration.estimate_windows(self, failed=failed).window(index)
 
 
-def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
-    """Return the totals of records, as of one window."""
+def totals_of(gauge: Gauge, vectors: Singles, decided: Integers | None = None) -> MeasuredWindows:
+    """Return the totals of records, as of one window; `decided` is needed only if records decide."""
     table = TotalsTable(gauge)
     row, (denominators, marks) = table.new(), gauge.derive(vectors)
     pieces = [slice(start, start + _PIECE) for start in range(0, len(vectors), _PIECE)]
     tops = []
     for piece in pieces:
-        measures = gauge.measure(vectors[piece], denominators[piece], marks[piece])
+        some = None if decided is None else decided[piece]
+        measures = gauge.measure(vectors[piece], denominators[piece], marks[piece], some)
         table.add(measures, *_constant(len(measures.predicted), row))
-        tops.append(measures.confidences[0])
+        tops.append((measures.top, measures.confidences))
     confidences = mean_confidences(table.sums[[row]])
     asked = [gauge.asked(stream, level) for stream, level in enumerate(confidences)]
     for stream in (0, 1):
         table.clear(stream, row, int(asked[stream][0]))
-    for piece, top in zip(pieces, tops, strict=True):
+    for piece, (top, sure) in zip(pieces, tops, strict=True):
         floors = [np.full(len(vectors[piece]), table.low[stream, row]) for stream in (0, 1)]
-        for rows, both in gauge.steps(vectors[piece], top, denominators[piece], floors):
+        for rows, both in gauge.steps(vectors[piece], top, denominators[piece], floors, sure):
             for stream, steps in enumerate(both):
                 table.add_sets(stream, steps, *_constant(len(rows), row))
                 table.add_steps(stream, steps, *_constant(len(rows), row))

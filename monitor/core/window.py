@@ -16,6 +16,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.calibration import Calibration
+from monitor.core.decisions import DecidedBy
 from monitor.core.scores import MOST_RECORDS, Booleans, Floats, Integers, Singles
 from monitor.core.totals import Gauge, Marks, MeasuredWindows, Numbers, TotalsTable, mean_confidences
 
@@ -23,8 +25,8 @@ Slots = NDArray[np.int32]
 
 _SLOT_BYTES = 8 + 8 + 8 + 1 + 4
 """Event time, arrival number, two derived numbers, the list of free slots."""
-_BITS_BYTES, _ROW_BYTES, _ORDER_BYTES = 1, 4, 4
-"""By place, by split, and in each window."""
+_BITS_BYTES, _ROW_BYTES, _ORDER_BYTES, _DECIDED_BYTES = 1, 4, 4, 4
+"""By place, by split, in each window, and where records decide."""
 # Spare room behind the order, so that it is compacted rarely.
 _SLACK = 0.25
 _FEWEST_SLOTS = 1024
@@ -97,6 +99,10 @@ class SharedRecords:
         self.next_arrival = 0
         """The number of the next record that arrives."""
         self.vectors = np.empty((0, gauge.calibration.classes), dtype=np.float32)
+        self.decided: Slots | None = None
+        """The classes that records name, if they decide."""
+        if gauge.calibration.decision.by is DecidedBy.FIELD:
+            self.decided = np.empty(0, dtype=np.int32)
         self.at = np.empty(0)
         self.arrival = np.empty(0, dtype=np.int64)
         self._denominators = np.empty(0)
@@ -116,13 +122,15 @@ class SharedRecords:
 
     # Slots.
 
-    def allot(self, vectors: Singles, at: Floats, arrival: Integers) -> Slots:
+    def allot(self, vectors: Singles, at: Floats, arrival: Integers, decided: Integers | None = None) -> Slots:
         """Return new slots with these records, in no window yet."""
         self._make_room(len(at))
         self._idle -= len(at)
         slots = self._free[self._idle : self._idle + len(at)].copy()
         self.vectors[slots], self.at[slots], self.arrival[slots] = vectors, at, arrival
         self._denominators[slots] = 0.0
+        if self.decided is not None and decided is not None:
+            self.decided[slots] = decided
         return slots
 
     def let_in(self, place: int, slots: Slots, rows: Integers | int) -> None:
@@ -201,8 +209,10 @@ class SharedRecords:
         known = len(self.at)
         # Doubling, then by an eighth of millions: windows that are not full take at most twice the memory of their records.
         slots = max(known + min(known, max(known >> 3, 1 << 18)), known - self._idle + count, _FEWEST_SLOTS)
-        for array in (self.vectors, self.at, self.arrival, self._denominators, self._marks, self._free):
-            array.resize((slots, *array.shape[1:]), refcheck=False)
+        arrays = (self.vectors, self.decided, self.at, self.arrival, self._denominators, self._marks, self._free)
+        for array in arrays:
+            if array is not None:
+                array.resize((slots, *array.shape[1:]), refcheck=False)
         for name in ("_bits", "_rows"):
             old = getattr(self, name)
             grown = np.zeros((len(old), slots), dtype=old.dtype)
@@ -248,12 +258,13 @@ class SharedRecords:
         inside = bits & _INSIDE
         rows = [np.zeros(len(slots), dtype=np.int64), *(some[slots].astype(np.int64) for some in self._rows)]
         summed, *on_curves = (list(inside - (bits >> bit & 1)) for bit in (1, 2, 3))
-        measures = gauge.measure(vectors, denominators, self._marks[slots])
+        decided = None if self.decided is None else self.decided[slots]
+        measures = gauge.measure(vectors, denominators, self._marks[slots], decided)
         floors = []
         for stream, signs in enumerate(on_curves):
             table.choose_ranges(stream, measures.confidences[stream], rows, signs)
             floors.append(table.floors(stream, rows, signs))
-        groups = gauge.steps(vectors, measures.confidences[0], denominators, floors)
+        groups = gauge.steps(vectors, measures.top, denominators, floors, measures.confidences)
         try:
             for place, row in enumerate(rows):
                 table.add(measures, row, summed[place])
@@ -325,17 +336,21 @@ class SlidingWindow:
         """Return the vectors, oldest first."""
         return self.records.vectors[self.slots]
 
+    def decided(self) -> Integers | None:
+        """Return the classes that the records name, oldest first, if they decide."""
+        return None if self.records.decided is None else self.records.decided[self.slots]
+
     def totals(self) -> MeasuredWindows:
         """Return a snapshot of the totals."""
         return measured(self.gauge, [[self]])
 
-    def add(self, vectors: Singles, at: Floats, now: float) -> Added:
+    def add(self, vectors: Singles, at: Floats, now: float, decided: Integers | None = None) -> Added:
         """Add a batch of vectors with their event times; an unknown time, NaN, becomes the arrival time `now`.
 
         For a window alone. The result does not depend on how records are split into batches. An invalid batch raises before
         anything changes.
         """
-        return enter(self.records, [self], vectors, at, now, [Entering([self])])[0]
+        return enter(self.records, [self], vectors, at, now, [Entering([self])], decided)[0]
 
     def expire(self, clock: float) -> int:
         """Evict what is too old by a clock ahead of the window's; return the number of evicted records."""
@@ -430,9 +445,14 @@ def enter(
     at: Floats,
     now: float,
     places: Sequence[Entering],
+    decided: Integers | None = None,
 ) -> list[Added]:
-    """Add a batch to some of the `known` windows, which are all windows of the records; return the result of each, in order."""
+    """Add a batch to some of the `known` windows, which are all windows of the records; return the result of each, in order.
+
+    `decided` are the classes that the records name; required if they decide, otherwise ignored.
+    """
     _check(records.gauge, vectors, at, now)
+    decided = None if records.decided is None else _checked_decisions(decided, vectors)
     bounds = records.bounds
     restamped = restamp(records, known, now + bounds.tolerance_seconds, now)
     future = at > now + bounds.tolerance_seconds
@@ -457,9 +477,10 @@ def enter(
         entering.append((rows, times, some))
     slots = np.empty(len(at), dtype=np.int32)
     if entered.all():
-        slots[:] = records.allot(vectors, at, arrival + np.arange(len(at)))
+        slots[:] = records.allot(vectors, at, arrival + np.arange(len(at)), decided)
     else:
-        slots[entered] = records.allot(vectors[entered], at[entered], arrival + np.flatnonzero(entered))
+        arrivals, decisions = arrival + np.flatnonzero(entered), None if decided is None else decided[entered]
+        slots[entered] = records.allot(vectors[entered], at[entered], arrivals, decisions)
         records.never_entered(arrival + np.flatnonzero(~entered))
     for rows, times, some in entering:
         by_window = slots[rows]
@@ -506,6 +527,16 @@ def _check(gauge: Gauge, vectors: Singles, at: Floats, now: float) -> None:
         raise ValueError(f"batch: expected a vector of {classes} and a time for each record, found {found}")
     if not math.isfinite(now):
         raise ValueError(f"now: expected a finite time, found {now!r}")
+
+
+def _checked_decisions(decided: Integers | None, vectors: Singles) -> Integers:
+    if decided is None or decided.shape != vectors.shape[:1]:
+        found = "none" if decided is None else f"shape {decided.shape}"
+        raise ValueError(f"batch: expected the decided class of each record, found {found}")
+    if len(decided) and not 0 <= decided.min() <= decided.max() < vectors.shape[1]:
+        found = f"{decided.min()} to {decided.max()}"
+        raise ValueError(f"batch: expected decided classes from 0 to {vectors.shape[1] - 1}, found {found}")
+    return decided
 
 
 Parts = Sequence[Sequence[SlidingWindow]]
@@ -602,19 +633,22 @@ def measured(gauge: Gauge, parts: Parts) -> MeasuredWindows:
     return merged.measured()
 
 
-def bytes_per_record(classes: int, splits: int = 0) -> float:
+def bytes_per_record(calibration: Calibration, splits: int = 0) -> float:
     """Return the memory of a record in a full window that is in no other, of a model with some splits into segments."""
-    slot = 4 * classes + _SLOT_BYTES + _BITS_BYTES + splits * (_BITS_BYTES + _ROW_BYTES)
+    slot = 4 * calibration.classes + _SLOT_BYTES + _BITS_BYTES + splits * (_BITS_BYTES + _ROW_BYTES)
+    slot += _DECIDED_BYTES * (calibration.decision.by is DecidedBy.FIELD)
     return slot + _ORDER_BYTES * (1.0 + _SLACK)
 
 
 def bytes_per_window(gauge: Gauge, bounds: Bounds, splits: int = 0) -> int:
     """Return the maximum memory of one window."""
-    return gauge.bytes_per_window + int(bounds.capacity * bytes_per_record(gauge.calibration.classes, splits))
+    return gauge.bytes_per_window + int(bounds.capacity * bytes_per_record(gauge.calibration, splits))
 
 
-def rebuilt(gauge: Gauge, bounds: Bounds, vectors: Singles, at: Floats) -> SlidingWindow:
+def rebuilt(
+    gauge: Gauge, bounds: Bounds, vectors: Singles, at: Floats, decided: Integers | None = None
+) -> SlidingWindow:
     """Return a window of records, in the order of their arrival."""
     window = SlidingWindow(gauge, bounds)
-    window.add(vectors, at, now=float(np.max(at)) if len(at) else 0.0)
+    window.add(vectors, at, float(np.max(at)) if len(at) else 0.0, decided)
     return window

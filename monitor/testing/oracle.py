@@ -26,12 +26,16 @@ class Oracle:
     reference: Sequence[Vector]
     labels: Sequence[int]
     temperature: float
+    at: tuple[int, float] | None = None
+    """Of two classes, the one that is decided from a probability on, and this probability."""
+    named: Sequence[int] | None = None
+    """The classes that the records of the reference name, if they decide."""
 
-    def estimates(self, window: Sequence[Vector]) -> dict[str, float]:
+    def estimates(self, window: Sequence[Vector], named: Sequence[int] | None = None) -> dict[str, float]:
         """Return every estimator, its variants and set sizes, the consensus and the disagreement."""
         found: dict[str, float] = {}
         for suffix, temperature in (("", None), ("_ts", self.temperature)):
-            found |= self._stream([_scaled(p, temperature) for p in self.reference], window, temperature, suffix)
+            found |= self._stream(window, named, temperature, suffix)
         members = [
             "atc_mc_ts",
             "atc_ne_ts",
@@ -44,17 +48,30 @@ class Oracle:
         # The lower quartile of six values is a quarter of the way from the second to the third.
         return found | {"consensus": ranked[1] + 0.25 * (ranked[2] - ranked[1]), "disagreement": ranked[5] - ranked[0]}
 
+    def decisions(self, vectors: Sequence[Vector], named: Sequence[int] | None = None) -> list[int]:
+        """Return what the device decides."""
+        if named is not None:
+            return list(named)
+        if self.at is None:
+            return [list(vector).index(max(vector)) for vector in vectors]
+        wanted, threshold = self.at
+        return [wanted if _single(vector[wanted]) >= _single(threshold) else 1 - wanted for vector in vectors]
+
     def _stream(
-        self, reference: list[list[float]], window: Sequence[Vector], temperature: float | None, suffix: str
+        self, window: Sequence[Vector], named: Sequence[int] | None, temperature: float | None, suffix: str
     ) -> dict[str, float]:
+        reference = [_scaled(p, temperature) for p in self.reference]
         scaled = [_scaled(p, temperature) for p in window]
-        right = [_first_largest(p) == y for p, y in zip(self.reference, self.labels, strict=True)]
+        decided = self.decisions(self.reference, self.named)
+        right = [d == y for d, y in zip(decided, self.labels, strict=True)]
+        before = [p[d] for p, d in zip(reference, decided, strict=True)]
+        now = [p[d] for p, d in zip(scaled, self.decisions(window, named), strict=True)]
         m, r = len(right), sum(right)
-        accuracy, level = r / m, _mean(max(p) for p in scaled)
+        accuracy, level = r / m, _mean(now)
         found = {"ac": level}
-        change = level - _mean(max(p) for p in reference)
+        change = level - _mean(before)
         found["doc"], found["doc[absolute]"] = _clip(accuracy + change), _clip(accuracy + abs(change))
-        found["atc_mc"] = _thresholded([max(p) for p in reference], [max(p) for p in scaled], r)
+        found["atc_mc"] = _thresholded(before, now, r)
         found["atc_ne"] = _thresholded(
             [_negative_entropy(p) for p in reference], [_negative_entropy(p) for p in scaled], r
         )
@@ -62,10 +79,10 @@ class Oracle:
         ranks = {"cpc_acc": min(m, r + 1), "cpc_ac": min(m, max(1, math.ceil(level * (m + 1) - 1e-9)))}
         for name, rank in ranks.items():
             threshold = ranked[rank - 1]
-            found |= {name + key: value for key, value in _conformal(scaled, threshold).items()}
-            zero = _conformal(reference, threshold)["[zero]"]
+            found |= {name + key: value for key, value in _conformal(scaled, now, threshold).items()}
+            zero = _conformal(reference, before, threshold)["[zero]"]
             found[f"{name}_anchored"] = _clip(accuracy + found[f"{name}[zero]"] - zero)
-        found["calibrated_confidence"] = _isotonic([max(p) for p in reference], right, [max(p) for p in scaled])
+        found["calibrated_confidence"] = _isotonic(before, right, now)
         return {_suffixed(name, suffix): value for name, value in found.items()}
 
 
@@ -96,10 +113,6 @@ def _clip(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def _first_largest(vector: Vector) -> int:
-    return list(vector).index(max(vector))
-
-
 def _negative_entropy(vector: Vector) -> float:
     return math.fsum(p * math.log(p) for p in vector if p > 0.0)
 
@@ -115,10 +128,10 @@ def _thresholded(reference: list[float], window: list[float], right: int) -> flo
     return (sum(score > threshold for score in scores) + weight * scores.count(threshold)) / len(scores)
 
 
-def _conformal(window: Sequence[Vector], threshold: float) -> dict[str, float]:
+def _conformal(window: Sequence[Vector], confidence: Sequence[float], threshold: float) -> dict[str, float]:
     sets = [[p for p in vector if _single(p) >= threshold] for vector in window]
     inside = [_mean(chosen) for chosen in sets if chosen]
-    empty = [max(vector) for vector, chosen in zip(window, sets, strict=True) if not chosen]
+    empty = [sure for sure, chosen in zip(confidence, sets, strict=True) if not chosen]
     found = {
         "": (math.fsum(inside) + math.fsum(empty)) / len(sets),
         "[zero]": math.fsum(inside) / len(sets),

@@ -5,9 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
+from monitor.core.decisions import DecidedBy
 from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimators.conformal import Conformal
-from monitor.core.scores import FIXED_POINT, Outputs, Scores, Singles, fixed, outputs
+from monitor.core.scores import FIXED_POINT, Integers, Outputs, Scores, Singles, fixed, outputs
 from monitor.core.totals import Gauge, MeasuredWindows
 
 _FINER = 1 << 30
@@ -19,6 +20,7 @@ class SlowTotals:
 
     gauge: Gauge
     vectors: Singles
+    decided: Integers | None = None
 
     @property
     def records(self) -> int:
@@ -29,7 +31,8 @@ class SlowTotals:
     def _outputs(self) -> Outputs:
         # A single column would be summed in another order.
         more = outputs(np.concatenate([self.vectors, self.vectors[:1]]), self.gauge.calibration.temperature)
-        return Outputs(*(Scores(one.probabilities[:, :-1]) for one in (more.raw, more.scaled)))
+        decided = self.gauge.calibration.decision.column(self.vectors, self.decided)
+        return Outputs(*(Scores(one.probabilities[:, :-1], decided=decided) for one in (more.raw, more.scaled)))
 
     def mean_confidence(self, *, scaled: bool) -> float:
         """Return the mean confidence, rounded once."""
@@ -46,12 +49,12 @@ class SlowTotals:
             return [int(sum(row)) / ones for row in fixed(one.estimator.contributions(scores, 0.0)).tolist()]
         threshold = one.estimator.threshold(np.array([self.mean_confidence(scaled=one.form.scaled)]))[0]
         score = size = empty = unsure = 0
-        for record in scores.probabilities.T:
+        for record, confidence in zip(scores.probabilities.T, scores.confidence.tolist(), strict=True):
             # Sorted by value, summed from the largest.
             chosen = sorted((float(p) for p in record if np.float32(p) >= threshold), reverse=True)
             size += len(chosen)
             empty += not chosen
-            unsure += 0 if chosen else int(np.rint(record.max() * FIXED_POINT))
+            unsure += 0 if chosen else int(np.rint(confidence * FIXED_POINT))
             total = 0.0
             for p in chosen:
                 total += p
@@ -59,12 +62,14 @@ class SlowTotals:
         return [score / ones, size / self.records, empty / self.records, unsure / ones]
 
 
-def assert_equal(measured: MeasuredWindows, index: int, vectors: Singles) -> None:
+def assert_equal(measured: MeasuredWindows, index: int, vectors: Singles, decided: Integers | None = None) -> None:
     """Raise unless a window's totals equal a slow computation from its records, to the bit."""
-    slow, gauge = SlowTotals(measured.gauge, vectors), measured.gauge
+    slow, gauge = SlowTotals(measured.gauge, vectors, decided), measured.gauge
     assert measured.records[index] == slow.records
     classes = gauge.calibration.classes
-    wanted = np.bincount(np.argmax(vectors, axis=1), minlength=classes) if len(vectors) else np.zeros(classes)
+    decision = gauge.calibration.decision
+    decided = decided if decision.by is DecidedBy.FIELD else decision.decided(vectors)
+    wanted = np.bincount(np.zeros(0, dtype=np.int64) if decided is None else decided, minlength=classes)
     assert measured.predicted[index].tolist() == wanted.tolist()
     if slow.records == 0:
         return

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.ensemble import calibrate_all, estimate_forms, measure, with_variants
 from monitor.core.scores import in_blocks, label_outputs
 from monitor.testing.oracle import Oracle, oracle_temperature
@@ -13,13 +14,19 @@ from tests.strategies import Case, cases, named_values, synthetic
 pytestmark = pytest.mark.slow
 
 
-def compare(case: Case) -> None:
+def compare(case: Case, decision: Decision | None = None) -> None:
     """Compare both at the fitted temperature."""
-    reference = label_outputs(case.reference, case.labels)
+    decision = decision or Decision()
+    # By record: classes that have nothing to do with the probabilities.
+    own, seen = (np.arange(len(some)) * 7 % some.shape[1] for some in (case.reference, case.window))
+    reference = label_outputs(case.reference, case.labels, None, decision.column(case.reference, own))
     ready = with_variants(calibrate_all(reference))
-    windows = measure(ready, lambda: in_blocks(case.window, reference.temperature))
-    oracle = Oracle(case.reference.tolist(), case.labels.tolist(), reference.temperature)
-    wanted = oracle.estimates(case.window.tolist())
+    decided = decision.column(case.window, seen)
+    windows = measure(ready, lambda: in_blocks(case.window, reference.temperature, decided))
+    at = (decision.index, decision.threshold) if decision.by is DecidedBy.THRESHOLD else None
+    named, of_window = (own.tolist(), seen.tolist()) if decision.by is DecidedBy.FIELD else (None, None)
+    oracle = Oracle(case.reference.tolist(), case.labels.tolist(), reference.temperature, at, named)
+    wanted = oracle.estimates(case.window.tolist(), of_window)
     found = named_values(estimate_forms(ready, windows))
     # A CPC form shares its set sizes with its variants and its anchored form; the oracle names them once.
     assert {key: found.get(key) for key in wanted} == pytest.approx(wanted, abs=1e-9, rel=0)
@@ -29,6 +36,14 @@ def compare(case: Case) -> None:
 def test_small_cases_with_ties_and_saturation_equal_the_oracle(case: Case) -> None:
     """Also zeros, uniform outputs, and references that are all right or all wrong; sizes from 1."""
     compare(case)
+
+
+@given(cases(), st.sampled_from([0.25, 0.5, 1.0, 1e-9, 0.13]))
+def test_what_the_device_decides_equals_the_oracle(case: Case, threshold: float) -> None:
+    """At a threshold, also one that scores tie with, and by the record itself."""
+    if case.reference.shape[1] == 2:
+        compare(case, Decision.at(len(case.window) % 2, threshold))
+    compare(case, Decision(DecidedBy.FIELD))
 
 
 @settings(max_examples=40)

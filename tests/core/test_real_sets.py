@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from monitor.core.decisions import Decision
 from monitor.core.ensemble import calibrate_all, estimate_forms, measure, with_variants
 from monitor.core.scores import in_blocks, label_outputs
 from tests.strategies import accepted, named_values
@@ -62,3 +63,24 @@ def test_estimates_equal_the_expected_values(real_sets: Path, name: str) -> None
     }
     wanted = {key: value for key, value in expected.items() if key != "temperature"}
     assert {key: found[key] for key in wanted} == pytest.approx(wanted, abs=1e-9, rel=0)
+
+
+def test_operating_points_equal_the_expected_values(real_sets: Path) -> None:
+    """The accuracy of the decisions, and who is decided as what, of every binary set."""
+    points = {
+        name: found["operating_point"]
+        for name, found in json.loads((real_sets / "expected_performance.json").read_text()).items()
+        if "operating_point" in found
+    }
+    assert points
+    for name, expected in points.items():
+        with np.load(real_sets / f"{name}.npz") as data:
+            target, truth = accepted(data["target_probs"].astype(np.float64)), data["target_labels"].astype(np.int64)
+        chosen = expected["class"]
+        labelled = label_outputs(target, truth, 1.0, Decision.at(chosen, expected["threshold"]).column(target))
+        found = {"accuracy": labelled.accuracy, "sensitivity": float(labelled.correct[truth == chosen].mean())}
+        wanted = {
+            "accuracy": expected["true"]["accuracy"],
+            "sensitivity": expected["true"]["classes"][str(chosen)]["sensitivity"],
+        }
+        assert found == pytest.approx(wanted, abs=1e-12), name

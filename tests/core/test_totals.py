@@ -10,16 +10,20 @@ from hypothesis import strategies as st
 from monitor.core import totals as measuring
 from monitor.core import window as windows_module
 from monitor.core.calibration import calibrate
-from monitor.core.scores import label_outputs
+from monitor.core.decisions import DecidedBy, Decision
+from monitor.core.estimate import Estimate
+from monitor.core.scores import Integers, label_outputs
 from monitor.core.segments import ALL, Chunk, ModelWindows, Segment, Segmentation
 from monitor.core.totals import Gauge, totals_of
 from monitor.core.window import Bounds, measured, measured_after
 from tests.core.slow_totals import assert_equal
 from tests.strategies import Singles, synthetic
 
+DECISIONS = [Decision(), Decision.at(1, 0.3), Decision(DecidedBy.FIELD)]
+
 
 @cache
-def reference(classes: int) -> tuple[Gauge, Singles]:
+def reference(classes: int, decision: Decision = DECISIONS[0]) -> tuple[Gauge, Singles]:
     """Return a gauge, and records with ties, certain and uniform ones, and scores of the reference itself."""
     probabilities, labels = synthetic(60, classes, seed=1)
     votes = np.random.default_rng(3).multinomial(5, np.full(classes, 1 / classes), size=12) / 5
@@ -28,13 +32,19 @@ def reference(classes: int) -> tuple[Gauge, Singles]:
     certain, uniform = np.zeros((2, classes)), np.full((2, classes), 1 / classes)
     certain[:, [0, -1]] = np.eye(2)
     pool = np.concatenate([pool, probabilities, certain, uniform]).astype(np.float32)
-    return Gauge(calibrate(label_outputs(probabilities, labels))), pool
+    labelled = label_outputs(probabilities, labels, decided=decision.column(probabilities, named(60, classes)))
+    return Gauge(calibrate(labelled, decision=decision)), pool
+
+
+def named(records: int, classes: int) -> Integers:
+    """Return classes that records name, which have nothing to do with their probabilities."""
+    return np.arange(records) * 5 % 7 % classes
 
 
 @cache
-def tight(classes: int) -> tuple[Gauge, Singles]:
+def tight(classes: int, decision: Decision = DECISIONS[0]) -> tuple[Gauge, Singles]:
     """Return the same with curves of four cells."""
-    gauge, pool = reference(classes)
+    gauge, pool = reference(classes, decision)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "CELLS", 4)
         return Gauge(gauge.calibration), pool
@@ -49,19 +59,35 @@ def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows_module, "_GATHERED_RECORDS", 7)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10, 33, 100, 1000])
+@pytest.mark.parametrize(
+    ("classes", "decision"),
+    [
+        *((classes, DECISIONS[0]) for classes in (2, 3, 10, 33, 100, 1000)),
+        (2, DECISIONS[1]),
+        *((classes, DECISIONS[2]) for classes in (2, 10, 100)),
+    ],
+)
 @pytest.mark.usefixtures("few_cells")
-def test_totals_equal_a_slow_computation(classes: int) -> None:
+def test_totals_equal_a_slow_computation(classes: int, decision: Decision) -> None:
     """Of any records together, or alone."""
-    gauge, pool = tight(classes)
+    gauge, pool = tight(classes, decision)
     assert gauge.cells == (4, 4)
     random = np.random.default_rng(classes)
     for size in (1, 2, 9, 60):
         vectors = pool[random.permutation(len(pool))[:size]]
-        assert_equal(totals_of(gauge, vectors), 0, vectors)
+        decided = named(len(vectors), classes)
+        assert_equal(totals_of(gauge, vectors, decided), 0, vectors, decided)
     # Certain and uniform records.
     for vectors in (pool[-4:], pool[-2:], pool[-4:-2]):
-        assert_equal(totals_of(gauge, vectors), 0, vectors)
+        decided = named(len(vectors), classes)
+        assert_equal(totals_of(gauge, vectors, decided), 0, vectors, decided)
+        offline = gauge.calibration.estimate(vectors, decided=decided)
+        running = totals_of(gauge, vectors, decided).estimate()
+        found, wanted = (
+            {name: one.accuracy for name, one in some.items() if isinstance(one, Estimate)}
+            for some in (running, offline)
+        )
+        assert found == pytest.approx(wanted, abs=1e-9)
 
 
 @pytest.mark.parametrize("classes", [3, 10, 100, 1000])
@@ -144,15 +170,22 @@ class SlowWindows:
         self.clocks.pop(segment, None)
 
 
-@pytest.mark.parametrize("classes", [3, 40])
+@pytest.mark.parametrize(
+    ("classes", "decision"), [(3, DECISIONS[0]), (40, DECISIONS[0]), (2, DECISIONS[1]), (3, DECISIONS[2])]
+)
 @pytest.mark.usefixtures("few_cells")
 @settings(max_examples=60, deadline=None, phases=[Phase.generate, Phase.shrink])
 @given(steps=steps, capacity=st.integers(1, 12), age=st.sampled_from([None, 25.0]))
 def test_windows_of_any_history_equal_a_slow_computation(
-    classes: int, steps: list[tuple[list[tuple[int, int, int, int]], str]], capacity: int, age: float | None
+    classes: int,
+    decision: Decision,
+    steps: list[tuple[list[tuple[int, int, int, int]], str]],
+    capacity: int,
+    age: float | None,
 ) -> None:
     """Late records, segments that come and go, clocks set back; measured often, rarely, or in pieces."""
-    gauge, pool = tight(classes)
+    gauge, pool = tight(classes, decision)
+    decided = named(len(pool), classes)
     bounds = Bounds(records=capacity, age_seconds=age, tolerance_seconds=5.0)
     windows, slow = ModelWindows(gauge, bounds, Segmentation((("site",), ("site", "scanner")))), SlowWindows(bounds)
     now, freed = 100.0, set[int]()
@@ -167,6 +200,7 @@ def test_windows_of_any_history_equal_a_slow_computation(
             pool[[row for row, *_ in batch]].reshape(-1, classes),
             SEGMENTS,
             np.array(codes, dtype=np.int32).reshape(-1, 2),
+            decided[[row for row, *_ in batch]],
         )
         assert windows.enter(chunk).first == slow.arrived
         for (row, *_, offset), chosen in zip(batch, codes, strict=True):
@@ -181,8 +215,12 @@ def test_windows_of_any_history_equal_a_slow_computation(
         freed |= set(windows.take_freed().tolist())
     _check(gauge, windows, pool, slow)
     rows = {one: row for held in slow.held.values() for _, one, row in held}
+    lasting = [rows[one] for one in sorted(rows)]
     assert freed == set(range(slow.arrived)) - set(rows)
-    _check_live(windows.live(0, slow.arrived), slow, pool[[rows[one] for one in sorted(rows)]].reshape(-1, classes))
+    live = windows.live(0, slow.arrived)
+    _check_live(live, slow, pool[lasting].reshape(-1, classes))
+    assert (live.decided is None) == (decision.by is not DecidedBy.FIELD)
+    assert live.decided is None or live.decided.tolist() == decided[lasting].tolist()
 
 
 def _check_live(live: Chunk, slow: SlowWindows, vectors: Singles) -> None:
@@ -203,4 +241,6 @@ def _check(gauge: Gauge, windows: ModelWindows, pool: Singles, slow: SlowWindows
         held = slow.held.get(segment, [])
         assert windows[segment].times.tolist() == [time for time, *_ in held]
         assert windows.arrivals(segment).tolist() == [one for _, one, _ in held]
-        assert_equal(found, index, pool[[row for *_, row in held]].reshape(-1, pool.shape[1]))
+        rows = [row for *_, row in held]
+        decided = named(len(pool), pool.shape[1])[rows]
+        assert_equal(found, index, pool[rows].reshape(-1, pool.shape[1]), decided)

@@ -74,9 +74,9 @@ def test_a_window_of_many_classes_equals_the_same_measured_twice(monkeypatch: py
     unsure, sure = (synthetic(700, 100, seed=2, sharpness=sharpness)[0] for sharpness in (2.0, 8.0))
     derived: list[int] = []
 
-    def counted(probabilities: Singles, temperature: float) -> Iterator[Outputs]:
+    def counted(probabilities: Singles, temperature: float, decided: None) -> Iterator[Outputs]:
         derived.append(len(probabilities))
-        return in_blocks(probabilities, temperature)
+        return in_blocks(probabilities, temperature, decided)
 
     monkeypatch.setattr(ensemble, "in_blocks", counted)
     # The last block has one record.
