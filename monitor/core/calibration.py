@@ -19,6 +19,8 @@ from monitor.core.ensemble import (
 from monitor.core.estimate import CONSENSUS, Interval, NoEstimate, Result, Why
 from monitor.core.estimators.confidence import DifferenceOfConfidences
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress
+from monitor.core.performance import ClassReference
+from monitor.core.performance_calibration import calibrate_performance
 from monitor.core.replay import replay
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Singles
 
@@ -85,6 +87,8 @@ class Calibration:
     estimators: tuple[CalibratedEstimator, ...] = field(repr=False)
     intervals: IntervalTables = field(repr=False)
     decision: Decision = field(default_factory=Decision)
+    performance: ClassReference | None = field(default=None, repr=False)
+    """None for a reference of an older version."""
 
     @property
     def accuracy(self) -> float:
@@ -169,13 +173,14 @@ def calibrate(
     decision: Decision | None = None,
 ) -> Calibration:
     """Calibrate all estimators on a labelled reference, whose decisions were taken by `decision`; argmax by default."""
-    estimators = calibrate_all(reference)
+    estimators, reported = calibrate_all(reference), progress or (lambda _: None)
     return Calibration(
         records=reference.records,
         right=reference.right,
         classes=len(reference.outputs.raw.probabilities),
         temperature=reference.temperature,
         estimators=estimators,
-        intervals=replay(reference, estimators, level, progress or (lambda _: None)),
+        intervals=replay(reference, estimators, level, lambda share: reported(0.7 * share)),
         decision=decision or Decision(),
+        performance=calibrate_performance(reference, level, lambda share: reported(0.7 + 0.3 * share)),
     )

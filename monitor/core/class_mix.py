@@ -42,7 +42,7 @@ class _SimplexSolver:
             size = int(np.count_nonzero(free))
             bordered = np.ones((size + 1, size + 1))
             bordered[:size, :size], bordered[size, size] = self._gram[np.ix_(free, free)], 0.0
-            self._inverses[key] = np.linalg.pinv(bordered)
+            self._inverses[key] = np.asarray(np.linalg.pinv(bordered), dtype=np.float64)
         inverse = self._inverses[key]
         found = np.zeros(target.shape)
         found[free] = inverse[:-1, :-1] @ target[free] + inverse[:-1, -1:].reshape(-1, *[1] * (target.ndim - 1))
@@ -69,4 +69,4 @@ class _SimplexSolver:
             first = int(np.argmin(step))
             shares = np.maximum(shares + min(1.0, float(step[first])) * (wanted - shares), 0.0)
             shares[first], free[first] = 0.0, False
-        return shares / shares.sum()
+        return np.asarray(shares / shares.sum())

@@ -125,7 +125,8 @@ class ClassCurves:
         corner = np.searchsorted(self._keys, (of_class << 32) + scores.view(np.int32), side="right") - 1
         above = self._slopes[corner] * (scores.astype(np.float64) - self.scores[corner]) + self.values[corner]
         above -= self.floors[of_class]
-        return ExpectedClasses(self, record, of_class, above, np.bincount(record, above, records) + self.floor)
+        total = np.bincount(record, above, records).astype(np.float64) + self.floor
+        return ExpectedClasses(self, record, of_class, above, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class ExpectedClasses:
         own = np.flatnonzero(self.of_class == classes[self.record])
         value[self.record[own]] += self.above[own]
         shares = np.full(len(value), 1.0 / self.curves.classes)
-        return np.divide(value, self.total, out=shares, where=self.known)
+        return np.asarray(np.divide(value, self.total, out=shares, where=self.known))
 
 
 @dataclass(frozen=True)
@@ -455,7 +456,7 @@ def _auroc(cases: Floats, others: Floats) -> Floats:
     below = np.cumsum(others, axis=1) - others / 2.0
     pairs = cases.sum(axis=1) * others.sum(axis=1)
     ordered = np.add.reduce(cases * below, axis=1)
-    return np.divide(ordered, pairs, out=np.full(len(pairs), np.nan), where=pairs > _NOTHING)
+    return np.asarray(np.divide(ordered, pairs, out=np.full(len(pairs), np.nan), where=pairs > _NOTHING))
 
 
 def realised(vectors: Singles, decided: Integers, labels: Integers, lengths: Integers | None = None) -> Confusion:
@@ -484,5 +485,5 @@ def realised(vectors: Singles, decided: Integers, labels: Integers, lengths: Int
 
 def _exact_auroc(scores: Singles, labels: Integers) -> float:
     _, cell = np.unique(scores, return_inverse=True)
-    cases = np.bincount(cell, labels == 1)[None]
+    cases = np.bincount(cell, labels == 1).astype(np.float64)[None]
     return float(_auroc(cases, np.bincount(cell)[None] - cases)[0])

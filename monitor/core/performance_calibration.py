@@ -86,6 +86,7 @@ def _errors(sample: _Sample, progress: Progress) -> Floats:
     ]
     mixed = classes if classes <= MOST_MIXED else 0
     if not windows:
+        progress(1.0)
         return np.full((len(wanted) + mixed, 1), np.nan)
     places, lengths = np.concatenate(windows), np.array([len(window) for window in windows])
     found = []

@@ -16,6 +16,7 @@ from monitor.core.calibration import Calibration, WindowEstimate
 from monitor.core.ensemble import CalibratedEstimator, Failed
 from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences, ThresholdedEntropy
 from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, ConformalAtConfidence
+from monitor.core.performance import MeasuredPerformance, PerformanceGauge, PerformanceMeasures
 from monitor.core.scores import (
     FIXED_POINT,
     FLOOR,
@@ -101,6 +102,7 @@ class Measures:
     """Of the decisions, raw and scaled."""
     top: Floats
     """The largest probability, raw."""
+    performance: PerformanceMeasures | None = None
 
 
 class Gauge:
@@ -117,6 +119,9 @@ class Gauge:
         self.cells = tuple(min(CELLS, grid.cells - 1) for grid in self.grids)
         """The cells of a window's curve, by stream. Cell 0 of the grid is below every threshold."""
         self._places = [np.searchsorted(grid.thresholds, some) for grid, some in zip(self.grids, ranked, strict=True)]
+        reference = calibration.performance
+        self.performance = None if reference is None else PerformanceGauge(reference, calibration.temperature)
+        """The measuring of performance; None for a reference without it."""
         self._log_floor = float(np.log(np.array([FLOOR]))[0])
         self._cuts = [
             _cut(calibration, some, scaled=scaled) for scaled, some in zip((False, True), ranked, strict=True)
@@ -156,7 +161,8 @@ class Gauge:
     @property
     def bytes_per_window(self) -> int:
         """The memory of one window's totals."""
-        return 8 * (self.sums + ROWS * sum(self.cells) + 1) + 4 * self.calibration.classes
+        performance = 0 if self.performance is None else self.performance.totals
+        return 8 * (self.sums + ROWS * sum(self.cells) + performance + 1) + 4 * self.calibration.classes
 
     @property
     def bytes_shared(self) -> int:
@@ -236,7 +242,8 @@ class Gauge:
         for one in self._summed:
             # Only conformal forms use the mean confidence, and they are not summed here.
             sums[self._slices[one.form.name]] = fixed(one.estimator.contributions(late[one.form.scaled], 0.0))
-        return Measures(sums, predicted, confidences, top)
+        performance = None if self.performance is None else self.performance.measure(vectors, predicted, denominators)
+        return Measures(sums, predicted, confidences, top, performance)
 
     def _confidences(self, vectors: Singles, top: Floats, denominators: Floats, decided: Integers) -> list[Floats]:
         """Return the probabilities of the decided classes, raw and scaled, as `outputs` computes them, to the bit."""
@@ -448,11 +455,13 @@ class TotalsTable:
         self._free: list[int] = []
         self.sums = np.zeros((0, gauge.sums), dtype=np.int64)
         self.predicted = np.zeros((0, gauge.calibration.classes), dtype=np.int32)
+        self.performance = np.zeros((0, gauge.performance.totals if gauge.performance else 0), dtype=np.int64)
         # With a spare row behind, so that the end of a curve is a place in the table.
         self.curves = [np.zeros((1, ROWS, cells), dtype=np.int64) for cells in gauge.cells]
         self._arrays: list[tuple[NDArray[Any], int]] = [
             (self.sums, 0),
             (self.predicted, 0),
+            (self.performance, 0),
             *((curve, 1) for curve in self.curves),
         ]
         self.low = np.zeros((2, 0), dtype=np.int32)
@@ -478,20 +487,14 @@ class TotalsTable:
 
     def add(self, measures: Measures, rows: Integers, sign: Integers) -> None:
         """Add records to windows, with sign 1, -1, or 0 for not at all."""
-        self._add_sums(slice(0, len(measures.sums)), measures.sums, rows, sign)
+        _add_sums(self.sums[:, : len(measures.sums)], measures.sums, rows, sign)
         classes = self.predicted.shape[1]
         np.add.at(self.predicted.reshape(-1), rows * classes + measures.predicted, sign.astype(np.int32))
-
-    def _add_sums(self, place: slice, sums: Numbers, rows: Integers, sign: Integers) -> None:
-        if len(rows) == 0:
-            return
-        signed = sums * sign
-        if rows[0] == rows[-1] and np.all(rows == rows[0]):
-            self.sums[rows[0], place] += np.add.reduce(signed, axis=1)
-            return
-        order = np.argsort(rows, kind="stable")
-        starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
-        self.sums[rows[order[starts]], place] += np.add.reduceat(signed[:, order], starts, axis=1).T
+        if measures.performance is not None and self.gauge.performance is not None:
+            some, totals = measures.performance, self.gauge.performance.totals
+            place = rows[some.record] * totals + some.column
+            np.add.at(self.performance.reshape(-1), place, some.value * sign[some.record])
+            _add_sums(self.performance[:, self.gauge.performance.mixed], some.scaled, rows, sign)
 
     def choose_ranges(
         self, stream: int, confidence: Floats, rows: Sequence[Integers], signs: Sequence[Integers]
@@ -513,7 +516,7 @@ class TotalsTable:
 
     def add_sets(self, stream: int, steps: Steps, rows: Integers, sign: Integers) -> None:
         """Add the totals of the records' sets at the fixed threshold."""
-        self._add_sums(self.gauge.sets(stream), steps.sets, rows, sign)
+        _add_sums(self.sums[:, self.gauge.sets(stream)], steps.sets, rows, sign)
 
     def add_steps(self, stream: int, steps: Steps, rows: Integers, sign: Integers) -> None:
         """Add steps to the curves of windows with a range."""
@@ -573,6 +576,19 @@ class TotalsTable:
         return found
 
 
+def _add_sums(totals: Numbers, sums: Numbers, rows: Integers, sign: Integers) -> None:
+    """Add the sums of records, shape (sums, records), to rows of totals."""
+    if sums.size == 0:
+        return
+    signed = sums * sign
+    if rows[0] == rows[-1] and np.all(rows == rows[0]):
+        totals[rows[0]] += np.add.reduce(signed, axis=1)
+        return
+    order = np.argsort(rows, kind="stable")
+    starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
+    totals[rows[order[starts]]] += np.add.reduceat(signed[:, order], starts, axis=1).T
+
+
 def mean_confidences(sums: Numbers) -> Floats:
     """Return the mean confidences of windows by stream, correctly rounded; 0 for a window without records."""
     records = np.maximum(sums[:, _COUNT], 1)
@@ -592,7 +608,9 @@ class MeasuredWindows:
     confidences: Floats
     """Mean confidences, raw and scaled."""
     predicted: Numbers
-    """The predictions per class, shape (windows, classes)."""
+    """The decisions per class, shape (windows, classes)."""
+    of_performance: Numbers
+    """The totals of performance, shape (windows, totals)."""
 
     def __len__(self) -> int:
         """Return the number of windows."""
@@ -606,6 +624,11 @@ class MeasuredWindows:
     def mean_confidence(self, *, scaled: bool) -> Floats:
         """Return the mean confidences."""
         return np.asarray(self.confidences[int(scaled)])
+
+    def performance(self) -> MeasuredPerformance | None:
+        """Return the expected confusion; None for a reference without it."""
+        gauge = self.gauge.performance
+        return None if gauge is None else gauge.measured(self.of_performance, self.records, self.predicted)
 
     @cached_property
     def _means(self) -> Floats:
@@ -642,7 +665,7 @@ def totals_of(gauge: Gauge, vectors: Singles, decided: Integers | None = None) -
                 table.add_sets(stream, steps, *_constant(len(rows), row))
                 table.add_steps(stream, steps, *_constant(len(rows), row))
     rows, predicted = np.array([row]), table.predicted[[row]].astype(np.int64)
-    return MeasuredWindows(gauge, table.totals(rows, asked), confidences, predicted)
+    return MeasuredWindows(gauge, table.totals(rows, asked), confidences, predicted, table.performance[rows])
 
 
 def _constant(records: int, row: int) -> tuple[Integers, Integers]:

@@ -610,7 +610,11 @@ class _Merged:
             raise OverflowError(f"totals: expected at most {MOST_RECORDS:,} records together, found {found:,}")
         classes = self._gauge.calibration.classes
         predicted = self._total(classes, lambda shard: shard.records.table.predicted[shard.rows])
-        return MeasuredWindows(self._gauge, totals, self._confidences, predicted)
+        gauge = self._gauge.performance
+        performance = self._total(
+            0 if gauge is None else gauge.totals, lambda shard: shard.records.table.performance[shard.rows]
+        )
+        return MeasuredWindows(self._gauge, totals, self._confidences, predicted, performance)
 
     def _total(self, width: int, of: Callable[[_Shard], Integers]) -> Numbers:
         total = np.zeros((self._parts, width), dtype=np.int64)

@@ -195,7 +195,11 @@ def test_a_full_window_of_certain_records_does_not_overflow(gauge: Gauge) -> Non
     """The largest window with the largest contributions."""
     sure = totals_of(gauge, np.array([[1.0, 0.0, 0.0, 0.0]], dtype=np.float32))
     most = MeasuredWindows(
-        gauge, sure.totals * MOST_RECORDS, sure.confidences, sure.predicted * MOST_RECORDS
+        gauge,
+        sure.totals * MOST_RECORDS,
+        sure.confidences,
+        sure.predicted * MOST_RECORDS,
+        sure.of_performance * MOST_RECORDS,
     ).estimate()
     for name in ("ac", "cpc_ac", "cpc_acc"):
         one = most[name]
