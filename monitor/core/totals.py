@@ -4,7 +4,7 @@ The contributions of a record are rounded to fixed point and are the same whenev
 are measured with it. So the order of additions and subtractions makes no difference.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -102,7 +102,7 @@ class Measures:
     """Of the decisions, raw and scaled."""
     top: Floats
     """The largest probability, raw."""
-    performance: PerformanceMeasures | None = None
+    performance: Iterable[PerformanceMeasures] = ()
 
 
 class Gauge:
@@ -242,7 +242,9 @@ class Gauge:
         for one in self._summed:
             # Only conformal forms use the mean confidence, and they are not summed here.
             sums[self._slices[one.form.name]] = fixed(one.estimator.contributions(late[one.form.scaled], 0.0))
-        performance = None if self.performance is None else self.performance.measure(vectors, predicted, denominators)
+        performance = (
+            () if self.performance is None else list(self.performance.measure(vectors, predicted, denominators))
+        )
         return Measures(sums, predicted, confidences, top, performance)
 
     def _confidences(self, vectors: Singles, top: Floats, denominators: Floats, decided: Integers) -> list[Floats]:
@@ -490,11 +492,14 @@ class TotalsTable:
         _add_sums(self.sums[:, : len(measures.sums)], measures.sums, rows, sign)
         classes = self.predicted.shape[1]
         np.add.at(self.predicted.reshape(-1), rows * classes + measures.predicted, sign.astype(np.int32))
-        if measures.performance is not None and self.gauge.performance is not None:
-            some, totals = measures.performance, self.gauge.performance.totals
-            place = rows[some.record] * totals + some.column
-            np.add.at(self.performance.reshape(-1), place, some.value * sign[some.record])
-            _add_sums(self.performance[:, self.gauge.performance.mixed], some.scaled, rows, sign)
+        for some in measures.performance:
+            self._add_performance(some, rows[some.rows], sign[some.rows])
+
+    def _add_performance(self, some: PerformanceMeasures, rows: Integers, sign: Integers) -> None:
+        totals = self.performance.shape[1]
+        place = rows[some.record] * totals + some.column
+        np.add.at(self.performance.reshape(-1), place, some.value * sign[some.record])
+        _add_sums(self.performance[:, totals - len(some.scaled) :], some.scaled, rows, sign)
 
     def choose_ranges(
         self, stream: int, confidence: Floats, rows: Sequence[Integers], signs: Sequence[Integers]
