@@ -8,17 +8,17 @@ The totals of a window are integers that add and subtract exactly, as in `core.t
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.class_mix import mix_of
 from monitor.core.estimate import Interval, Why
-from monitor.core.scores import FIXED_POINT, FLOOR, Floats, Integers, Singles, fixed
+from monitor.core.scores import FIXED_POINT, FLOOR, Floats, Integers, Singles, ThresholdGrid, fixed
 
 Numbers = NDArray[np.int64]
 
@@ -32,6 +32,7 @@ MIXED_ONE = 1 << 24
 """1.0 in the totals of scaled probabilities, which have single precision."""
 # A block and what is derived from it fit in the CPU cache, and in memory that the allocator keeps.
 _BLOCK_ELEMENTS = 1 << 14
+_MOST_TABLE = 1 << 20
 CELLS = 512
 """Cells of the score for AUROC, at quantiles of the reference."""
 
@@ -70,10 +71,22 @@ class Performance(NamedTuple):
     why: Why | None = None
 
 
-def targets(classes: int, watched: Sequence[int] = ()) -> tuple[Target, ...]:
-    """Return what is estimated for a number of classes: all of them if they are few, else the watched ones."""
-    shown = range(classes) if classes <= MOST_SHOWN else watched
-    found = [Target(metric, one) for one in shown for metric in OF_CLASSES]
+class ClassShare(NamedTuple):
+    """The estimated share of a class in a window, if nothing but the class mix changed."""
+
+    value: float
+    interval: Interval
+
+
+def targets(classes: int, watched: Sequence[int] = (), *, asked: bool = False) -> tuple[Target, ...]:
+    """Return what is estimated: every class if they are few, else the watched ones; and averages over all.
+
+    Measuring many classes is costly: nothing is estimated for them unless some are watched, or it is `asked` for.
+    """
+    many = classes > MOST_SHOWN
+    if many and not (watched or asked):
+        return ()
+    found = [Target(metric, one) for one in (watched if many else range(classes)) for metric in OF_CLASSES]
     return (*found, *map(Target, OF_CLASSES), *([Target(Metric.AUROC)] if classes == 2 else []))
 
 
@@ -113,6 +126,25 @@ class ClassCurves:
         return (np.repeat(np.arange(self.classes), count) << 32) + self.scores.view(np.int32)
 
     @cached_property
+    def _grid(self) -> ThresholdGrid:
+        return ThresholdGrid(self.scores)
+
+    @cached_property
+    def _table(self) -> NDArray[np.int32] | None:
+        """The last corner at or below the scores of each cell of the grid, by class; None if that is too much memory."""
+        if self.classes * self._grid.cells > _MOST_TABLE:
+            return None
+        lowest = np.append(np.float32(0.0), self._grid.thresholds)
+        keys = (np.arange(self.classes)[:, None] << 32) + lowest.view(np.int32)
+        return (np.searchsorted(self._keys, keys.ravel(), side="right") - 1).astype(np.int32)
+
+    def _corner(self, of_class: Integers, scores: Singles) -> Integers:
+        """Return the last corner of a class at or below each score."""
+        if self._table is None:
+            return np.searchsorted(self._keys, (of_class << 32) + scores.view(np.int32), side="right") - 1
+        return np.asarray(self._table[of_class * self._grid.cells + self._grid.cell(scores)])
+
+    @cached_property
     def _slopes(self) -> Floats:
         rise, run = np.diff(self.values, append=0.0), np.diff(self.scores.astype(np.float64), append=0.0)
         last = np.append(self.starts[1:], len(self.scores)) - 1
@@ -126,7 +158,7 @@ class ClassCurves:
         entries = np.flatnonzero(vectors > self._first_scores)
         record, of_class = np.divmod(entries, classes)
         scores = vectors.ravel()[entries]
-        corner = np.searchsorted(self._keys, (of_class << 32) + scores.view(np.int32), side="right") - 1
+        corner = self._corner(of_class, scores)
         above = self._slopes[corner] * (scores.astype(np.float64) - self.scores[corner]) + self.values[corner]
         above -= self.floors[of_class]
         total = np.bincount(record, above, records).astype(np.float64) + self.floor
@@ -283,9 +315,31 @@ class MeasuredPerformance:
     expected: Confusion
     scaled: Floats
     """Empty without a class mix."""
+    targets: tuple[Target, ...] = ()
+    """What a report shows."""
 
-    def estimates(self, wanted: Sequence[Target]) -> PerformanceEstimates:
-        """Return the estimates of targets with their intervals."""
+    def at(self, index: int) -> "MeasuredPerformance":
+        """Return one of the windows."""
+        one = slice(index, index + 1)
+        found = self.expected
+        auroc = None if found.auroc is None else found.auroc[one]
+        expected = Confusion(found.records[one], found.cases[:, one], found.right[:, one], found.decided[:, one], auroc)
+        return replace(self, expected=expected, scaled=self.scaled[:, one])
+
+    def padded(self, windows: int) -> "MeasuredPerformance":
+        """Return the windows, and some without records behind them."""
+        found = self.expected
+
+        def wider(matrix: NDArray[Any]) -> NDArray[Any]:
+            return np.concatenate([matrix, np.zeros((*matrix.shape[:-1], windows), dtype=matrix.dtype)], axis=-1)
+
+        auroc = None if found.auroc is None else wider(found.auroc)
+        expected = Confusion(wider(found.records), wider(found.cases), wider(found.right), wider(found.decided), auroc)
+        return replace(self, expected=expected, scaled=wider(self.scaled))
+
+    def estimates(self, wanted: Sequence[Target] | None = None) -> PerformanceEstimates:
+        """Return the estimates of targets with their intervals; without `wanted`, of those that a report shows."""
+        wanted = self.targets if wanted is None else wanted
         reference = self.reference
         value, cases = self.expected.values(wanted)
         _, of_reference = reference.own.values(wanted)
@@ -322,6 +376,15 @@ class ClassMix:
     value: Floats
     lower: Floats
     upper: Floats
+
+    def window(self, index: int) -> tuple[ClassShare | None, ...]:
+        """Return the share of each class in one window; None for a class that the reference does not have."""
+        rows = zip(*(column[:, index].tolist() for column in (self.value, self.lower, self.upper)), strict=True)
+        return tuple(
+            # NaN differs from itself.
+            ClassShare(value, Interval(lower, upper)) if value == value else None  # noqa: PLR0124
+            for value, lower, upper in rows
+        )
 
 
 _NOTHING = 1e-9
@@ -382,8 +445,8 @@ class PerformanceGauge:
     the class mix, the scaled probabilities.
     """
 
-    def __init__(self, reference: ClassReference, temperature: float) -> None:
-        self.reference, self._temperature = reference, temperature
+    def __init__(self, reference: ClassReference, temperature: float, shown: tuple[Target, ...] = ()) -> None:
+        self.reference, self._temperature, self._shown = reference, temperature, shown
         classes = reference.classes
         self._right, self._floor, self._unknown, cells = classes, 2 * classes, 2 * classes + 1, 2 * classes + 2
         self._cells = slice(cells, cells + len(reference.edges))
@@ -446,7 +509,7 @@ class PerformanceGauge:
         auroc = _auroc(cells, totals[:, self._counts] - cells) if len(reference.edges) else None
         scaled = totals[:, self.mixed].T / (MIXED_ONE * np.maximum(records, 1))
         expected = Confusion(records, cases, shares[classes : 2 * classes], decided.T, auroc)
-        return MeasuredPerformance(reference, expected, scaled)
+        return MeasuredPerformance(reference, expected, scaled, self._shown)
 
     def measured_windows(
         self, vectors: Singles, decided: Integers, denominators: Floats, lengths: Integers
@@ -457,8 +520,8 @@ class PerformanceGauge:
         for some in self.measure(vectors, decided, denominators):
             rows = of_record[some.rows]
             np.add.at(totals, (rows[some.record], some.column), some.value)
-            for one, scaled in enumerate(some.scaled):
-                np.add.at(totals, (rows, self.mixed.start + one), scaled)
+            for column, scaled in zip(totals.T[self.mixed], some.scaled, strict=True):
+                np.add.at(column, rows, scaled)
         counts = np.zeros((len(lengths), self.reference.classes), dtype=np.int64)
         np.add.at(counts, (of_record, decided), 1)
         return self.measured(totals, np.asarray(lengths), counts)

@@ -13,6 +13,7 @@ import numpy as np
 from monitor.core.alerts import PHASES, AlertPhase, AlertStatus, Codes, Flags
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.estimate import CONSENSUS, STATES, Estimate, Result, Why, WindowState
+from monitor.core.performance import ClassShare, MeasuredPerformance, Performance
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
 from monitor.core.totals import MeasuredWindows
@@ -68,6 +69,10 @@ class SegmentReport:
     """Whether the records of the parts are recent."""
     state_since: float | None = None
     """When the state began, in Unix seconds; None if unknown."""
+    performance: tuple[Performance, ...] = ()
+    """Estimates beyond accuracy; empty without an estimate, or if the reference is of an older version."""
+    class_mix: tuple[ClassShare | None, ...] = ()
+    """By class; empty without an estimate, or with many classes."""
 
     @property
     def name(self) -> str:
@@ -192,6 +197,8 @@ class WindowReports(Sequence[SegmentReport]):
     last_valid_at: Floats
     state_since: Floats
     alerts: AlertColumns
+    performance: MeasuredPerformance | None = None
+    """Of all windows, whether they may show it or not; None if the reference is of an older version."""
 
     def __len__(self) -> int:
         """Return the number of windows."""
@@ -208,6 +215,7 @@ class WindowReports(Sequence[SegmentReport]):
         shown, part = self.shown[index], self.part[index]
         found = self.estimates.window(index) if shown or part else None
         parts = {} if found is None or not part else found.estimators
+        beyond = None if self.performance is None or not shown else self.performance.at(index)
         return SegmentReport(
             self.segments[index],
             int(self.records[index]),
@@ -222,6 +230,8 @@ class WindowReports(Sequence[SegmentReport]):
             MappingProxyType({name: one for name, one in parts.items() if isinstance(one, Estimate)}),
             bool(self.fresh[index]),
             or_none(self.state_since[index]),
+            () if beyond is None else beyond.estimates().window(0),
+            () if beyond is None else beyond.class_mix().window(0),
         )
 
     @property
@@ -261,6 +271,7 @@ class WindowReports(Sequence[SegmentReport]):
             part=none,
             fresh=none,
             predicted=np.zeros((len(self), 0), dtype=np.int64),
+            performance=None,
             state_since=np.where(known, self.state_since, now),
             alerts=replace(self.alerts, held=np.ones_like(self.alerts.held)),
         )

@@ -16,7 +16,7 @@ from monitor.core.calibration import Calibration, WindowEstimate
 from monitor.core.ensemble import CalibratedEstimator, Failed
 from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences, ThresholdedEntropy
 from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, ConformalAtConfidence
-from monitor.core.performance import MeasuredPerformance, PerformanceGauge, PerformanceMeasures
+from monitor.core.performance import MeasuredPerformance, PerformanceGauge, PerformanceMeasures, Target, targets
 from monitor.core.scores import (
     FIXED_POINT,
     FLOOR,
@@ -112,16 +112,18 @@ class Gauge:
     stream, and which side of the entropy thresholds it is on.
     """
 
-    def __init__(self, calibration: Calibration) -> None:
+    def __init__(self, calibration: Calibration, shown: Sequence[Target] | None = None) -> None:
         self.calibration = calibration
         ranked = [_ranked(calibration, scaled=scaled) for scaled in (False, True)]
         self.grids = tuple(ThresholdGrid(some) for some in ranked)
         self.cells = tuple(min(CELLS, grid.cells - 1) for grid in self.grids)
         """The cells of a window's curve, by stream. Cell 0 of the grid is below every threshold."""
         self._places = [np.searchsorted(grid.thresholds, some) for grid, some in zip(self.grids, ranked, strict=True)]
-        reference = calibration.performance
-        self.performance = None if reference is None else PerformanceGauge(reference, calibration.temperature)
-        """The measuring of performance; None for a reference without it."""
+        wanted = targets(calibration.classes) if shown is None else tuple(shown)
+        self.performance = None
+        """The measuring of performance, for the targets that are shown; None if there are none, or the reference is old."""
+        if calibration.performance is not None and wanted:
+            self.performance = PerformanceGauge(calibration.performance, calibration.temperature, wanted)
         self._log_floor = float(np.log(np.array([FLOOR]))[0])
         self._cuts = [
             _cut(calibration, some, scaled=scaled) for scaled, some in zip((False, True), ranked, strict=True)
@@ -581,7 +583,7 @@ class TotalsTable:
         return found
 
 
-def _add_sums(totals: Numbers, sums: Numbers, rows: Integers, sign: Integers) -> None:
+def _add_sums(totals: Numbers, sums: Integers, rows: Integers, sign: Integers) -> None:
     """Add the sums of records, shape (sums, records), to rows of totals."""
     if sums.size == 0:
         return
