@@ -2,7 +2,7 @@
 
 import argparse
 
-from monitor.cli.inputs import add_input_options, check_output, read_batch
+from monitor.cli.inputs import add_decision_options, add_input_options, check_output, decision_of, read_batch
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import progress_bar
 from monitor.core.estimate import share_interval
@@ -23,6 +23,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 examples:
   cpcmon calibrate --input validation.jsonl --model density --classes fatty,scattered,heterogeneous,dense --output density.ref
   cpcmon calibrate --input validation.csv --class-columns 'prob_*' --model density --model-version 2.1 --output density.ref
+  cpcmon calibrate --input screening.jsonl --model screening --classes healthy,cancer --decide-at cancer=0.13 --output screening.ref
 """
     parser.add_argument(
         "--input", type=as_path, required=True, metavar="LABELLED", help="outputs with their true classes"
@@ -42,6 +43,7 @@ examples:
         help=f"level of the intervals, from 0.5 to 0.99 (default: {DEFAULT_LEVEL})",
     )
     parser.add_argument("--labels", type=as_path, metavar="FILE.npy", help="the true classes, for an NPY input")
+    add_decision_options(parser)
     add_input_options(parser, labels=True)
     parser.set_defaults(run=run)
 
@@ -58,15 +60,16 @@ def run(options: argparse.Namespace) -> int:
     labels = batch.records.labels
     if labels is None or len(labels) == 0:
         raise InvalidInput(f"{options.input}: expected labelled records, found none")
+    decision = decision_of(options, batch.classes)
     with progress_bar("replaying the reference") as progress:
         reference = Reference.from_accepted(
-            batch.records.vectors,
-            labels,
+            batch.records,
             model=options.model,
             version=options.model_version,
             classes=batch.classes,
             level=options.level,
             progress=progress,
+            decision=decision,
         )
     reference.save(options.output)
     print("\n".join(describe(reference)))
@@ -82,6 +85,7 @@ def describe(reference: Reference) -> list[str]:
         f"model              {reference.title}",
         f"records            {numbers.records:,}",
         f"classes            {numbers.classes:,}",
+        f"decides            {numbers.decision.described(reference.classes)}",
         (
             f"accuracy           {numbers.accuracy:.4f}"
             f"  ({100 * numbers.intervals.level:g}% interval {interval.lower:.4f} to {interval.upper:.4f})"

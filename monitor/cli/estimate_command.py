@@ -8,13 +8,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from monitor.cli.inputs import add_input_options, add_minimum_option, check_minimum, read_batch
+from monitor.cli.inputs import add_decision_field, add_input_options, add_minimum_option, check_minimum, read_batch
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import working
 from monitor.core.calibration import WindowEstimate
+from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import CONSENSUS, Estimate, PredictionSets, Result
 from monitor.core.estimators import ESTIMATORS, EmptySets
-from monitor.errors import UsageError
+from monitor.errors import Problem, UsageError
 from monitor.reference.offline import estimate_windows, variants
 from monitor.reference.reference import Reference
 
@@ -43,7 +44,7 @@ examples:
         "--output", choices=["table", "json", "csv"], default="table", help="output format (default: table)"
     )
     add_variant_options(parser)
-    add_input_options(parser, labels=False)
+    add_decision_field(add_input_options(parser, labels=False))
     parser.set_defaults(run=run)
 
 
@@ -67,10 +68,15 @@ def run(options: argparse.Namespace) -> int:
     reference = Reference.load(options.reference)
     for sentence in reference.summary.warnings().values():
         print(f"{options.reference}: warning: {sentence}", file=sys.stderr)
+    by_records = reference.calibration.decision.by is DecidedBy.FIELD
+    if by_records != (options.decide_field is not None):
+        decides = f"the reference decides {reference.calibration.decision.described(reference.classes)}"
+        expected, found = ("the field of the decision", "none") if by_records else ("none", options.decide_field)
+        raise UsageError(Problem("--decide-field", expected, f"{found}: {decides}"))
     records = read_batch(options, options.input, reference.classes).records
     chosen = variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
     with working(f"estimating from {len(records):,} records"):
-        windows = list(estimate_windows(reference, records.vectors, options.window, chosen, options.minimum_records))
+        windows = list(estimate_windows(reference, records, options.window, chosen, options.minimum_records))
     if options.output == "json":
         level = reference.calibration.intervals.level
         objects = [as_object(window, level, options.minimum_records) for window in windows]
@@ -135,6 +141,7 @@ def as_table(reference: Reference, window: WindowEstimate, minimum: int) -> list
     heading = (
         f"{window.records:,} records, reference {reference.title}:"
         f" {numbers.records:,} labelled records, accuracy {numbers.accuracy:.3f}"
+        + ("" if numbers.decision == Decision() else f", decides {numbers.decision.described(reference.classes)}")
     )
     if window.records < minimum:
         return [heading, f"{window[CONSENSUS]}; --minimum-records lowers the minimum"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from monitor.cli.estimate_command import add_variant_options
-from monitor.cli.inputs import add_input_options, check_output, read_batch
+from monitor.cli.inputs import add_decision_options, add_input_options, check_output, decision_of, read_batch
 from monitor.cli.parser import as_path
 from monitor.cli.plot import check, draw
 from monitor.cli.progress_bar import working
@@ -51,6 +51,7 @@ examples:
     add("--output", choices=list(_FORMS), default="table", help="output format (default: table)")
     add("--plot", type=as_path, metavar="FILE", help="plot estimates against realised accuracy: .svg, .png or .html")
     add_variant_options(parser)
+    add_decision_options(parser)
     add_input_options(parser, labels=True)
     parser.set_defaults(run=run)
 
@@ -80,9 +81,10 @@ def run(options: argparse.Namespace) -> int:
     for number, (source, target) in enumerate(pairs):
         if number < len(sources):  # one source for all targets is read once
             known = read_batch(options, source, labels=source_labels[number])
+            decision = decision_of(options, known.classes)
         wanted = read_batch(options, target, known.classes, target_labels[number])
         with working(f"evaluating pair {number + 1} of {len(pairs)}"):
-            evaluations.append(evaluate(known.records, wanted.records, chosen))
+            evaluations.append(evaluate(known.records, wanted.records, chosen, decision))
     names = _PAPER_ROWS if options.paper else (*(member.name for member in ESTIMATORS), CONSENSUS)
     if options.plot:
         with working("drawing"):

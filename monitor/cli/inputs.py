@@ -7,16 +7,17 @@ import tempfile
 from pathlib import Path
 
 from monitor.cli.progress_bar import working
+from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import MINIMUM_RECORDS
-from monitor.errors import InvalidInput, UsageError
+from monitor.errors import InvalidInput, Problem, UsageError
 from monitor.records.offline_files import Decoded, offline_schema, read_file
 from monitor.records.record_schema import OutputKind
 
 FORMATS = "JSONL, CSV with a header, NPZ, NPY; Parquet and Arrow with the extra [parquet]"
 
 
-def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
-    """Add the options for reading a file."""
+def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> argparse._ActionsContainer:
+    """Add the options for reading a file; return their group."""
     group = parser.add_argument_group("input format", f"Formats: {FORMATS}, chosen by the file name's extension.")
     add_kind_option(group)
     group.add_argument(
@@ -39,6 +40,39 @@ def add_input_options(parser: argparse.ArgumentParser, *, labels: bool) -> None:
             help="comma-separated class names in vector order (default: numbers)",
         )
     group.add_argument("--skip-bad", action="store_true", help="skip bad records and report their number")
+    return group
+
+
+def add_decision_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how the device decides."""
+    group = parser.add_argument_group("decisions", "How the device decides (default: for the most probable class).")
+    one = group.add_mutually_exclusive_group()
+    one.add_argument("--decide", choices=[DecidedBy.ARGMAX.value], help="for the most probable class")
+    one.add_argument(
+        "--decide-at", metavar="CLASS=THRESHOLD", help="of two classes, for this one from a probability on: cancer=0.13"
+    )
+    add_decision_field(one)
+
+
+def add_decision_field(group: argparse._ActionsContainer) -> None:
+    """Add --decide-field."""
+    group.add_argument(
+        "--decide-field",
+        metavar="NAME",
+        help="as the record says: the field of the decided class, null if the record was referred to a person",
+    )
+
+
+def decision_of(options: argparse.Namespace, classes: tuple[str, ...]) -> Decision:
+    """Return how the device decides."""
+    if options.decide_field:
+        return Decision(DecidedBy.FIELD)
+    if not options.decide_at:
+        return Decision()
+    if "=" not in options.decide_at:
+        expected = "CLASS=THRESHOLD such as cancer=0.13"
+        raise UsageError(Problem("--decide-at", expected, repr(options.decide_at)))
+    return Decision.parsed("--decide-at", options.decide_at, classes)
 
 
 def add_kind_option(group: argparse._ActionsContainer) -> None:
@@ -86,6 +120,7 @@ def read_batch(
         class_columns=_names(options.class_columns),
         label_field=options.label_field if with_labels else None,
         classes=classes or _names(named),
+        decision_field=getattr(options, "decide_field", None),
     )
     with working(f"reading {path}"):
         decoded = read_file(path, schema, labels=labels)
@@ -102,6 +137,8 @@ def read_batch(
         if not good:
             raise InvalidInput(f"{path}: expected at least one good record, found none; {skipped}")
         print(f"{path}: {skipped}", file=sys.stderr)
+    if decoded.referred:
+        print(f"{path}: left out {decoded.referred:,} records that were referred to a person", file=sys.stderr)
     return decoded
 
 

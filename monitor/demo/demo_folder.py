@@ -176,14 +176,8 @@ class Folder:
         batch = accept_array(
             [row["probs"] for row in rows], [CLASSES.index(row["label"]) for row in rows], classes=CLASSES
         )
-        assert batch.records.labels is not None  # noqa: S101 - labels were given
         reference = Reference.from_accepted(
-            batch.records.vectors,
-            batch.records.labels,
-            model=MODEL,
-            version=VERSION,
-            classes=CLASSES,
-            progress=progress,
+            batch.records, model=MODEL, version=VERSION, classes=CLASSES, progress=progress
         )
         reference.save(self.reference)
         self._fingerprint_file.write_text(self._fingerprint(), encoding="utf-8")

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from msgspec import UNSET
 
+from monitor.core.decisions import DecidedBy
 from monitor.core.recent_ids import NO_ID
 from monitor.core.record_columns import Records, Texts
 from monitor.records.columns import (
@@ -32,6 +34,8 @@ from monitor.records.rejections import (
     RejectedRecord,
     RejectionProblem,
     Rejections,
+    listed,
+    preview,
 )
 from monitor.records.vectors import (
     ACCEPTED,
@@ -52,6 +56,7 @@ from monitor.records.vectors import (
 
 NOT_A_NUMBER = RejectionProblem(Reason.WRONG_TYPE, "a number", "null")
 NO_OUTPUTS = RejectionProblem(Reason.MISSING_FIELD, "the outputs of the record's model", "none in the file")
+NO_DECISION = RejectionProblem(Reason.MISSING_FIELD, "the decision of the device", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class ColumnBlock:
     ids: Values | TextSlices | None = None
     versions: Values | Texts | None = None
     predicted: Values | None = None
+    """UNSET where the field is missing; None may also mean that."""
     segments: tuple[Values | Texts | None, ...] = ()
     """In the order of the model's segment fields."""
     labels: Labels | None = None
@@ -149,13 +155,26 @@ class ModelRules:
             self.recent.add(len(outputs), latest, codes, probabilities, invalid_times)
 
     def mismatches(self, predicted: Sequence[object], probabilities: Singles) -> int:
-        """Count the records whose predicted class, if given, is not their most probable one."""
-        rows = np.array([row for row, value in enumerate(predicted) if value is not None], dtype=np.int64)
+        """Count the records whose predicted class, if given, is not the one decided from their probabilities."""
+        given = (row for row, value in enumerate(predicted) if value is not None and value is not UNSET)
+        rows = np.fromiter(given, dtype=np.int64)
         indices, _ = self.label_rules(probabilities.shape[1]).indices([predicted[row] for row in rows.tolist()])
         vectors = probabilities[rows]
+        if self.model.decision.by is DecidedBy.THRESHOLD:
+            return int(np.count_nonzero(indices != self.model.decision.decided(vectors)))
         # An unknown class is a mismatch; of equally probable classes, each is a match.
         own = np.take_along_axis(vectors, np.maximum(indices, 0)[:, np.newaxis], axis=1)[:, 0]
         return int(np.count_nonzero((indices == NO_CLASS) | (own < vectors.max(axis=1, initial=0.0))))
+
+    def check_decisions(self, predicted: Sequence[object], codes: Codes, width: int) -> Indices:
+        """Return the classes that records name, REFERRED for null; set the code of rows without one, or with another value."""
+        # An invalid one has the index of null, but it is rejected.
+        indices, _ = self.label_rules(width).indices(predicted)
+        missing = np.array([value is UNSET for value in predicted], dtype=np.bool_)
+        null = np.array([value is None for value in predicted], dtype=np.bool_)
+        mark(codes, missing, Reason.MISSING_FIELD)
+        mark(codes, (indices == NO_CLASS) & ~null, Reason.UNKNOWN_CLASS)
+        return indices
 
     def label_rules(self, classes: int) -> LabelRules:
         """Return the rules on labels; while the classes are unknown, those of unnamed ones."""
@@ -235,7 +254,8 @@ class ModelBatchBuilder:
         self._ids = IdColumn(rules.hash_key)
         self._versions = TextColumn()
         self._segments = tuple(TextColumn() for _ in rules.model.segment_fields)
-        self._predicted: list[object] | None = None
+        # Where records decide, a missing column is a missing value of each.
+        self._predicted: list[object] | None = [] if rules.model.decided_by_record else None
         self._labels: Labels | None = None
 
     def add(self, block: ColumnBlock, outputs: Floats) -> None:
@@ -255,6 +275,8 @@ class ModelBatchBuilder:
             column.add(values, count)
         if block.predicted is not None:
             self._predicted = [*(self._predicted or ()), *block.predicted]
+        elif self._predicted is not None:
+            self._predicted.extend([UNSET] * count)
         if block.labels is not None:
             self._labels = block.labels if self._labels is None else [*self._labels, *block.labels]
 
@@ -274,9 +296,13 @@ class ModelBatchBuilder:
             mark(codes, wrong, Reason.WRONG_TYPE)
         if self._ids.wrong:
             mark(codes, np.isin(np.arange(len(codes)), self._ids.wrong), Reason.WRONG_TYPE)
+        decided, before = None, codes
+        if rules.model.decided_by_record:
+            before = codes.copy()
+            decided = rules.check_decisions(self._predicted or (), codes, checked.probabilities.shape[1])
         rules.note(outputs, latest, checked, self._invalid_times)
         if not codes.any():
-            return self._accepted(checked, labels, None), []
+            return self._accepted(checked, labels, decided, None), []
         kept = np.flatnonzero(codes == ACCEPTED)
         numbers = np.concatenate(self._numbers)
         rejected: list[tuple[int, Reason | RejectionProblem]] = []
@@ -284,9 +310,21 @@ class ModelBatchBuilder:
             reason = reason_of(int(codes[row]))
             explained = rules.offline and len(rejected) < DETAILS
             of_label = checked.codes[row] == ACCEPTED
-            problem = self._problem(row, reason, outputs, of_label=of_label) if explained else reason
+            problem: Reason | RejectionProblem = reason
+            if before[row] == ACCEPTED:
+                problem = self._problem_of_decision(row, explained=explained)
+            elif explained:
+                problem = self._problem(row, reason, outputs, of_label=of_label)
             rejected.append((int(numbers[row]), problem))
-        return self._accepted(checked, labels, kept) if len(kept) else None, rejected
+        return self._accepted(checked, labels, decided, kept) if len(kept) else None, rejected
+
+    def _problem_of_decision(self, row: int, *, explained: bool) -> RejectionProblem:
+        value = (self._predicted or ())[row]
+        if value is UNSET:
+            return NO_DECISION
+        expected = f"a decision for one of the classes {listed(self._rules.model.classes or ())}, or null"
+        # What was found is shown offline only.
+        return RejectionProblem(Reason.UNKNOWN_CLASS, expected, preview(value) if explained else "another value")
 
     def _problem(self, row: int, reason: Reason, outputs: Floats, *, of_label: bool) -> Reason | RejectionProblem:
         if not of_label:
@@ -296,7 +334,9 @@ class ModelBatchBuilder:
             problem = self._rules.label_rules(outputs.shape[1]).index(self._labels[row])
         return problem if isinstance(problem, RejectionProblem) else reason
 
-    def _accepted(self, checked: CheckedVectors, labels: Indices | None, kept: Indices | None) -> Records:
+    def _accepted(
+        self, checked: CheckedVectors, labels: Indices | None, decided: Indices | None, kept: Indices | None
+    ) -> Records:
         """Return the records of some rows; of all rows if `kept` is None."""
         names = self._rules.model.segment_fields
         vectors, at, normalised = checked.probabilities, np.concatenate(self._at), checked.normalised
@@ -307,6 +347,7 @@ class ModelBatchBuilder:
             fields = {name: compact(column, kept) for name, column in fields.items()}
             versions = compact(versions, kept)
             ids, predicted, labels = ids[kept], _some(predicted, kept), _some(labels, kept)
+            decided = _some(decided, kept)
         return Records(
             vectors,
             at,
@@ -315,7 +356,8 @@ class ModelBatchBuilder:
             ids if (ids != NO_ID).any() else None,
             labels,
             int(np.count_nonzero(normalised)),
-            0 if predicted is None else self._rules.mismatches(predicted, vectors),
+            0 if predicted is None or decided is not None else self._rules.mismatches(predicted, vectors),
+            decided,
         )
 
 

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from monitor.core.recent_ids import NO_ID, Hashes
@@ -40,7 +41,7 @@ def text_of(value: object, *, floats: bool = True) -> str | None:
         case float() if floats:
             return repr(value) if isfinite(value) else None
         case _:
-            return None
+            return "" if value is UNSET else None
 
 
 def shortest(number: np.floating[Any]) -> float:

@@ -12,7 +12,7 @@ import re
 from binascii import a2b_base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import Any
 
 import msgspec
@@ -385,7 +385,11 @@ class PackedRecords:
             builder.reject(model.name, number, packed)
             return 1
         count = len(packed) // (_NUMBER_BYTES * model.width)
-        columns = [_column(find(value, path), count) for path in self._columns[model.name]]
+        missing = [msgspec.UNSET if name == "predicted" else None for name in self._names]
+        columns = [
+            _column(find(value, path), count, absent)
+            for path, absent in zip_longest(self._columns[model.name], missing)
+        ]
         whole = [column for column in columns if column is not None]
         if len(whole) < len(columns):
             builder.reject(model.name, number, Reason.BAD_BATCH)
@@ -432,11 +436,11 @@ class PackedRecords:
         return packed
 
 
-def _column(value: object, count: int) -> list[object] | None:
+def _column(value: object, count: int, absent: object) -> list[object] | None:
     """Return one value per record, from a list or a single value; None if the length is wrong."""
     if isinstance(value, list):
         return value if len(value) == count else None
-    return [None if is_absent(value) else value] * count
+    return [absent if is_absent(value) else value] * count
 
 
 def _matrix(packed: bytes, width: int) -> Floats:

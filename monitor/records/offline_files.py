@@ -1,24 +1,25 @@
 """Whole files and arrays for the offline commands and the Python API."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.record_columns import Records
 from monitor.errors import InvalidInput, Problem, UsageError
 from monitor.records.batch_builder import ModelRules, model_rules
-from monitor.records.columns import Labels
+from monitor.records.columns import NO_CLASS, LabelRules, Labels
 from monitor.records.decoder import RecordDecoder
 from monitor.records.formats.jsonl import NO_OBJECTS
 from monitor.records.formats.npy import ArrayFiles, Description, problem_of_dtype, problem_of_labels, problem_of_shape
 from monitor.records.hints import COMMAND_LINE
 from monitor.records.record_batch import SUFFIXES, Format, RecordBatch, format_of
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, RecordSchema, numbered
-from monitor.records.rejections import Reason, RejectionProblem, Rejections
+from monitor.records.rejections import Reason, RejectionProblem, Rejections, listed, preview
 
 MAX_NUMBERS = 1 << 30
 """The limit on numbers in one file: 4 GiB of float32."""
@@ -41,6 +42,8 @@ class Decoded:
     """Probable causes of rejections."""
     unusable: str | None = None
     """Why even the accepted records must not be used; None if they may."""
+    referred: int = 0
+    """Records that the device referred to a person. They are not among the others."""
 
 
 def offline_schema(
@@ -49,14 +52,24 @@ def offline_schema(
     class_columns: tuple[str, ...] | None = None,
     label_field: str | None = None,
     classes: tuple[str, ...] | None = None,
+    decision_field: str | None = None,
 ) -> RecordSchema:
-    """Return the schema of a file with one model and no fields but outputs and labels."""
+    """Return the schema of a file with one model and no fields but outputs, labels and decisions."""
     fields = RecordFields(
-        vector_field, class_columns, model=None, version=None, id=None, time=None, label=label_field, any_name=True
+        vector_field,
+        class_columns,
+        model=None,
+        version=None,
+        id=None,
+        time=None,
+        predicted=decision_field,
+        label=label_field,
+        any_name=True,
     )
+    decision = Decision() if decision_field is None else Decision(DecidedBy.FIELD)
     if classes is None and class_columns is not None and fields.prefix is None:
         classes = numbered(len(class_columns))
-    return RecordSchema((ModelFormat(_MODEL, classes, kind),), fields, from_file=True)
+    return RecordSchema((ModelFormat(_MODEL, classes, kind, decision=decision),), fields, from_file=True)
 
 
 def read_file(path: Path, schema: RecordSchema, *, labels: Path | None = None) -> Decoded:
@@ -109,11 +122,17 @@ def _joined(
     classes = rules.model.classes or ()
     nothing = np.empty((0, len(classes)), dtype=np.float32)
     no_labels = np.empty(0, dtype=np.int64) if labelled else None
-    joined = Records.joined(records) if records else Records(nothing, np.empty(0), labels=no_labels)
-    hints = rules.tally.hints(joined.vectors)
+    everything = Records(nothing, np.empty(0), labels=no_labels)
+    if records:
+        everything = Records.joined(records)
+    elif rules.model.decided_by_record:
+        everything = replace(everything, decided=np.empty(0, dtype=np.int64))
+    joined = everything.without_referred()
+    hints = rules.tally.hints(everything.vectors)
     if non_json_lines:
         hints += (f"expected {NO_OBJECTS.expected}, found {NO_OBJECTS.found}",)
-    return Decoded(joined, classes, rejections, hints, _counted_from_one(rules, joined))
+    referred = len(everything) - len(joined)
+    return Decoded(joined, classes, rejections, hints, _counted_from_one(rules, joined), referred)
 
 
 def _counted_from_one(rules: ModelRules, records: Records) -> str | None:
@@ -168,8 +187,12 @@ def accept_array(
     *,
     kind: OutputKind = OutputKind.PROBS,
     classes: tuple[str, ...] | None = None,
+    decided: ArrayLike | None = None,
 ) -> Decoded:
-    """Return the vectors of an array of shape (records, classes); raises InvalidInput that names the bad rows."""
+    """Return the vectors of an array of shape (records, classes); raises InvalidInput that names the bad rows.
+
+    `decided` are the decisions of the device, names or indices of classes, None for records referred to a person.
+    """
     try:
         matrix = np.asarray(outputs)
         named = None if labels is None else np.asarray(labels)
@@ -181,4 +204,18 @@ def accept_array(
         raise InvalidInput(f"outputs: {decoded.unusable}")
     if decoded.rejections.total:
         raise InvalidInput(f"outputs: {decoded.rejections}")
-    return decoded
+    return decoded if decided is None else _with_decisions(decoded, np.asarray(decided))
+
+
+def _with_decisions(decoded: Decoded, decided: NDArray[Any]) -> Decoded:
+    """Return records with their decisions, without those that were referred to a person."""
+    if decided.shape != decoded.records.at.shape:
+        raise InvalidInput(Problem("decided", f"{len(decoded.records):,} classes, one a record", f"{decided.shape}"))
+    values: list[object] = decided.tolist()
+    indices, _ = LabelRules(decoded.classes).indices(values)
+    for row in np.flatnonzero(indices == NO_CLASS).tolist():
+        if values[row] is not None:
+            expected = f"one of the classes {listed(decoded.classes)}, or None"
+            raise InvalidInput(Problem(f"decided[{row}]", expected, preview(values[row])))
+    kept = replace(decoded.records, decided=indices).without_referred()
+    return replace(decoded, records=kept, referred=len(indices) - len(kept))

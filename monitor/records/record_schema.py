@@ -10,6 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
+from monitor.core.decisions import DecidedBy, Decision
 from monitor.errors import Problem, UsageError
 from monitor.records.rejections import Reason, RejectionProblem, listed
 
@@ -78,6 +79,8 @@ class ModelFormat:
     kind: OutputKind = OutputKind.PROBS
     segment_fields: tuple[str, ...] = ()
     """Names of its segment fields."""
+    decision: Decision = field(default_factory=Decision)
+    """How its device decides."""
     width: int = field(init=False)
     """Numbers per record; 0 while the classes are unknown."""
 
@@ -101,6 +104,11 @@ class ModelFormat:
             raise UsageError(Problem("classes", "each name once", listed(classes)))
         if self.kind is OutputKind.SCORE and len(classes) != 2:
             raise UsageError(Problem("classes", "2 names for kind score", str(len(classes))))
+
+    @property
+    def decided_by_record(self) -> bool:
+        """Whether its records name the decision."""
+        return self.decision.by is DecidedBy.FIELD
 
     def problem_of_length(self, length: int) -> RejectionProblem | None:
         """Return the problem with a vector of this length; None if it is valid."""
@@ -128,7 +136,7 @@ class RecordFields:
     id: str | None = "id"
     time: str | None = "time"
     predicted: str | None = None
-    """The predicted class, to compare with the vector."""
+    """The decision of the device: of models whose records decide; of others it is compared with the vector."""
     segments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Paths of segment fields that differ from their names."""
     time_unit: TimeUnit = TimeUnit.SECONDS
@@ -229,6 +237,9 @@ class RecordSchema:
             self._check_class_columns(model)
             if model.classes is None and not (self.from_file and len(models) == 1):
                 raise UsageError(Problem(f"model {model.name}", "the names of its classes", "none"))
+            if model.decided_by_record and fields.predicted is None:
+                found = f"none, and the records of model {model.name} decide"
+                raise UsageError(Problem("fields.predicted", "the field of the decision", found))
         known = {name for model in models for name in model.segment_fields}
         if stray := tuple(name for name in fields.segments if name not in known):
             raise UsageError(Problem("fields.segments", "segment fields of a model", listed(stray)))

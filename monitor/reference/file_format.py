@@ -12,10 +12,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.decisions import DecidedBy
 from monitor.errors import InvalidReference, Problem
 from monitor.reference.summary import BINS, ReferenceSummary
 
-FORMAT = 1
+FORMAT = 2
+"""Since format 2 it says how the device decides; before, by argmax."""
+READ = "a reference of format 1 or 2"
 _MAGIC = "cpcmon-reference"
 MAX_BYTES = 1 << 30
 """Ten times the size of a reference of a million records."""
@@ -60,6 +63,8 @@ class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
     summary: ReferenceSummary
     intervals: Intervals
     estimators: dict[str, dict[str, float | Array]]
+    decision: str = DecidedBy.ARGMAX.value
+    """As `Decision.parsed` reads it."""
 
 
 def to_bytes(document: ReferenceDocument) -> tuple[bytes, str]:
@@ -77,11 +82,11 @@ def from_bytes(where: str, raw: bytes) -> tuple[ReferenceDocument, str]:
         raise InvalidReference(
             Problem(where, f"a file made by `cpcmon calibrate`, which starts with {_MAGIC!r}", "another file")
         )
-    if int(words[1]) != FORMAT:
+    if not 1 <= int(words[1]) <= FORMAT:
         raise InvalidReference(
             Problem(
                 where,
-                f"a reference of format {FORMAT}",
+                READ,
                 f"format {int(words[1])}: it was written by another release of cpcmon; upgrade cpcmon or calibrate again",
             )
         )
@@ -97,7 +102,7 @@ def from_bytes(where: str, raw: bytes) -> tuple[ReferenceDocument, str]:
     try:
         return msgspec.json.decode(content, type=ReferenceDocument), fingerprint
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidReference(Problem(where, f"a reference of format {FORMAT}", str(error))) from error
+        raise InvalidReference(Problem(where, READ, str(error))) from error
 
 
 def check_reliability(document: ReferenceDocument) -> None:

@@ -13,18 +13,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.core.calibration import Calibration, calibrate
+from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
-from monitor.core.scores import Integers, Singles, label_outputs
-from monitor.errors import InvalidReference, Problem
+from monitor.core.record_columns import Records
+from monitor.core.scores import label_outputs
+from monitor.errors import InvalidReference, Problem, UsageError
 from monitor.records.offline_files import accept_array, as_kind
 from monitor.records.record_schema import OutputKind
 from monitor.records.rejections import listed
 from monitor.reference.file_format import (
-    FORMAT,
     MAX_BYTES,
+    READ,
     Array,
     Intervals,
     Quantiles,
@@ -82,46 +84,54 @@ class Reference:
         classes: Sequence[str] | None = None,
         kind: str = OutputKind.PROBS,
         level: float = DEFAULT_LEVEL,
+        decide: str | ArrayLike = DecidedBy.ARGMAX,
     ) -> Self:
-        """Return a reference from outputs of shape (records, classes) and their labels (names or indices)."""
+        """Return a reference from outputs of shape (records, classes) and their labels (names or indices).
+
+        `decide` says how the device decides: `argmax`, a threshold such as `cancer=0.13`, or its decisions themselves, as
+        labels are; None for a record that it referred to a person, which is left out.
+        """
+        decided, text = (None, decide) if isinstance(decide, str) else (decide, DecidedBy.FIELD)
         named = None if classes is None else tuple(str(name) for name in classes)
-        batch = accept_array(probabilities, labels, kind=as_kind(kind), classes=named)
-        assert batch.records.labels is not None  # noqa: S101  labels were given
+        batch = accept_array(probabilities, labels, kind=as_kind(kind), classes=named, decided=decided)
         return cls.from_accepted(
-            batch.records.vectors,
-            batch.records.labels,
+            batch.records,
             model=model,
             version=version,
             classes=batch.classes,
             level=level,
+            decision=Decision.parsed("decide", text, batch.classes),
         )
 
     @classmethod
     def from_accepted(
         cls,
-        probabilities: Singles,
-        labels: Integers,
+        records: Records,
         *,
         model: str,
         version: str = "",
         classes: tuple[str, ...],
         level: float = DEFAULT_LEVEL,
         progress: Progress | None = None,
+        decision: Decision | None = None,
     ) -> Self:
-        """Return a reference from validated columns."""
-        if len(probabilities) == 0:
+        """Return a reference from validated records with labels; with decisions, if they decide."""
+        decision, labels = decision or Decision(), records.labels
+        if len(records) == 0 or labels is None:
             raise InvalidReference(Problem("reference", "at least one labelled record", "none"))
         if not str(model or "").strip():
             raise InvalidReference(Problem("model", "a name", repr(model)))
         if not LEVELS[0] <= level <= LEVELS[1]:
             raise InvalidReference(Problem("level", f"a number from {LEVELS[0]} to {LEVELS[1]}", repr(level)))
-        labelled = label_outputs(probabilities, labels)
+        if decision.by is DecidedBy.FIELD and records.decided is None:
+            raise InvalidReference(Problem("decide", "the decision of each record", "none"))
+        labelled = label_outputs(records.vectors, labels, decided=decision.column(records.vectors, records.decided))
         reference = cls(
             model=str(model),
             version=str(version),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             classes=classes,
-            calibration=calibrate(labelled, level=level, progress=progress),
+            calibration=calibrate(labelled, level=level, progress=progress, decision=decision),
             summary=summarise(labelled),
         )
         return dataclasses.replace(reference, fingerprint=to_bytes(_document(reference))[1])
@@ -156,8 +166,8 @@ class Reference:
         document, fingerprint = from_bytes(where, raw)
         try:
             return _reference(cls, document, fingerprint)
-        except (TypeError, ValueError, IndexError, AttributeError) as error:
-            raise InvalidReference(Problem(where, f"a reference of format {FORMAT}", str(error))) from error
+        except (TypeError, ValueError, IndexError, AttributeError, UsageError) as error:
+            raise InvalidReference(Problem(where, READ, str(error))) from error
 
 
 _R = TypeVar("_R", bound=Reference)
@@ -183,6 +193,7 @@ def _document(reference: Reference) -> ReferenceDocument:
             errors={name: Quantiles(e.bias, pack(e.low), pack(e.high)) for name, e in tables.errors.items()},
         ),
         estimators={one.form.name: _state(one.estimator) for one in numbers.estimators},
+        decision=numbers.decision.text(reference.classes),
     )
 
 
@@ -210,9 +221,10 @@ def _reference(cls: type[_R], document: ReferenceDocument, fingerprint: str) -> 
         temperature=document.temperature,
         estimators=_estimators(document.estimators),
         intervals=intervals,
+        decision=Decision.parsed("decision", document.decision, document.classes),
     )
     # An edited file may have numbers that only an estimate shows to be invalid.
-    calibration.estimate(np.eye(len(document.classes), dtype=np.float32))
+    calibration.estimate(np.eye(len(document.classes), dtype=np.float32), decided=np.arange(len(document.classes)))
     return cls(
         model=document.model,
         version=document.version,

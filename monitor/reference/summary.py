@@ -45,9 +45,9 @@ class ReferenceSummary:
     class_records: tuple[int, ...]
     """Records by true class."""
     class_right: tuple[int, ...]
-    """Right predictions by true class."""
+    """Right decisions by true class."""
     class_predicted: tuple[int, ...]
-    """Records by predicted class."""
+    """Records by decided class."""
     calibration_error: float
     calibration_error_scaled: float
     tied_share: float
@@ -139,7 +139,7 @@ def summarise(reference: LabelledOutputs) -> ReferenceSummary:
     return ReferenceSummary(
         class_records=counts(reference.labels),
         class_right=counts(reference.labels[reference.correct]),
-        class_predicted=counts(np.argmax(raw.probabilities, axis=0)),
+        class_predicted=counts(reference.decided),
         calibration_error=_calibration_error(bins),
         calibration_error_scaled=_calibration_error(scaled),
         tied_share=float(seen[seen > 1].sum() / reference.records),

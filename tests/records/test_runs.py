@@ -5,11 +5,13 @@ import random
 import struct
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from monitor.core.decisions import DecidedBy, Decision
 from monitor.records.columns import TextSlices
 from monitor.records.record_batch import RecordBatch
 from monitor.records.record_schema import ModelFormat, RecordFields
@@ -21,6 +23,8 @@ MANY = 120
 LIKE_A_START = struct.unpack(">d", b"\x87\xa5probs\x93")[0]
 FIELDS = RecordFields(predicted="predicted")
 ALIKE = (MODEL, ModelFormat("chest", CLASSES))
+DECIDE = (replace(MODEL, decision=Decision(DecidedBy.FIELD)), ModelFormat("chest", CLASSES))
+"""The records of one decide, those of the other do not."""
 
 ODD: dict[str, dict[str, Any]] = {
     "no field": {},
@@ -55,9 +59,9 @@ def _columns(batches: Sequence[RecordBatch]) -> dict[str, list[Any]]:
             versions = [""] * len(one) if one.versions is None else one.versions.texts()
             ids = [0] * len(one) if one.ids is None else one.ids.tolist()
             texts = [column.texts() for column in one.fields.values()]
-            rows = zip(
-                one.vectors.tolist(), np.nan_to_num(one.at, nan=-1.0).tolist(), versions, ids, *texts, strict=True
-            )
+            decided = [-2] * len(one) if one.decided is None else one.decided.tolist()
+            at = np.nan_to_num(one.at, nan=-1.0).tolist()
+            rows = zip(one.vectors.tolist(), at, versions, ids, decided, *texts, strict=True)
             found.setdefault(name, []).extend(rows)
     mismatches = sum(one.argmax_mismatches for batch in batches for one in batch.models.values())
     return found | {"mismatches": [mismatches]}
@@ -81,10 +85,10 @@ def _regular(number: int) -> dict[str, Any]:
     return RECORD | {"id": f"study-{number}", "time": 1.76e9 + number, "site": "AB"[number % 2]}
 
 
-@pytest.mark.parametrize("models", [(MODEL,), ALIKE], ids=["one model", "two models"])
+@pytest.mark.parametrize("models", [(MODEL,), ALIKE, DECIDE], ids=["one model", "two models", "one of two decides"])
 @pytest.mark.parametrize("odd", ODD)
 def test_one_odd_record_among_many(odd: str, models: Sequence[ModelFormat]) -> None:
-    records = [_regular(number) for number in range(MANY)]
+    records = [_regular(number) | ({"predicted": "owl"} if models == DECIDE else {}) for number in range(MANY)]
     records[70] |= ODD[odd]
     _check(records, models)
 
@@ -92,6 +96,7 @@ def test_one_odd_record_among_many(odd: str, models: Sequence[ModelFormat]) -> N
 @pytest.mark.parametrize("odd", ODD)
 def test_only_odd_records(odd: str) -> None:
     _check([_regular(number) | ODD[odd] for number in range(MANY)], (MODEL,))
+    _check([_regular(number) | ODD[odd] for number in range(MANY)], DECIDE)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor import Estimate, InvalidInput, InvalidReference, NoEstimate, Reference, UsageError, estimate
+from monitor import CpcmonError, Estimate, InvalidInput, InvalidReference, NoEstimate, Reference, UsageError, estimate
+from monitor.core.decisions import Decision
 from monitor.core.estimate import Why
 from tests.strategies import synthetic
 
@@ -40,7 +41,7 @@ def resealed(path: Path, old: str, new: str) -> None:
 def write_sealed(path: Path, content: object) -> None:
     """Write a content with a fitting fingerprint."""
     text = json.dumps(content)
-    path.write_text(f"cpcmon-reference 1 {hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+    path.write_text(f"cpcmon-reference 2 {hashlib.sha256(text.encode()).hexdigest()}\n{text}")
 
 
 def test_what_is_saved_is_loaded_bit_for_bit(reference: Reference, saved: Path) -> None:
@@ -105,9 +106,77 @@ def test_a_file_truncated_is_rejected(saved: Path, kept: int) -> None:
 
 def test_a_newer_format_says_what_to_do(saved: Path) -> None:
     """The words name the file, both formats and the way out."""
-    saved.write_bytes(saved.read_bytes().replace(b"cpcmon-reference 1 ", b"cpcmon-reference 2 ", 1))
-    with pytest.raises(InvalidReference, match=r"density\.ref: expected .* format 1, found format 2: .*upgrade cpcmon"):
+    saved.write_bytes(saved.read_bytes().replace(b"cpcmon-reference 2 ", b"cpcmon-reference 3 ", 1))
+    expected = r"density\.ref: expected .* format 1 or 2, found format 3: .*upgrade cpcmon"
+    with pytest.raises(InvalidReference, match=expected):
         Reference.load(saved)
+
+
+def test_a_reference_of_format_1_decides_by_argmax(reference: Reference, saved: Path) -> None:
+    content = json.loads(saved.read_text().partition("\n")[2])
+    assert content.pop("decision") == "argmax"
+    text = json.dumps(content)
+    saved.write_text(f"cpcmon-reference 1 {hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+    window, _ = synthetic(200, 3, seed=2)
+    loaded = Reference.load(saved)
+    assert loaded.calibration.decision == Decision()
+    assert estimate(loaded, window) == estimate(reference, window)
+
+
+def test_how_the_device_decides_is_saved(tmp_path: Path) -> None:
+    """Accuracy, classes and reliability are those of the decisions; estimates of the loaded reference are the same."""
+    probabilities, labels = synthetic(300, 2, seed=1)
+    window, _ = synthetic(200, 2, seed=2)
+    classes = ("healthy", "a=b")
+    called = (probabilities[:, 1] >= np.float32(0.13)).astype(np.int64)
+    own: list[Any] = [None, *called[1:]]
+    made = {
+        "a=b=0.13": Reference.calibrate(probabilities, labels, model="m", classes=classes, decide="a=b=0.13"),
+        "field": Reference.calibrate(probabilities, labels, model="m", classes=classes, decide=own),
+    }
+    for text, one in made.items():
+        one.save(tmp_path / "m.ref")
+        loaded = Reference.load(tmp_path / "m.ref")
+        assert loaded == one
+        decision = loaded.calibration.decision
+        assert decision == one.calibration.decision
+        assert decision.text(classes) == text
+        left_out = int(text == "field")
+        assert one.calibration.records == 300 - left_out
+        assert one.calibration.right == np.count_nonzero(called[left_out:] == labels[left_out:])
+        assert one.summary.class_predicted == tuple(np.bincount(called[left_out:]).tolist())
+        assert sum(part.right for part in one.summary.reliability_scaled) == one.calibration.right
+        assert one.summary.reliability[-1].confidence > 0.9
+        decided = (window[:, 1] >= np.float32(0.13)).astype(np.int64) if text == "field" else None
+        assert estimate(loaded, window, decided=decided) == estimate(one, window, decided=decided)
+        with pytest.raises(UsageError, match="decided: expected"):
+            estimate(one, window, decided=[0] * 200 if decided is None else None)
+    resealed(tmp_path / "m.ref", '"decision": "field"', '"decision": "healthy=1.5"')
+    with pytest.raises(InvalidReference, match=r"format 1 or 2, found decision: expected a threshold above 0"):
+        Reference.load(tmp_path / "m.ref")
+
+
+@pytest.mark.parametrize(
+    ("decide", "words"),
+    [
+        ("b", "decide: expected argmax, field, or CLASS=THRESHOLD such as cancer=0.13, found 'b'"),
+        ("c=0.5", "decide: expected one of the classes a and b, found 'c'"),
+        ("b=0", "decide: expected a threshold above 0 and up to 1, found '0'"),
+        ("b=nan", "decide: expected a threshold above 0 and up to 1, found 'nan'"),
+        ("b=x", "decide: expected a threshold above 0 and up to 1, found 'x'"),
+        ("field", "decide: expected the decision of each record, found none"),
+        (["b", "c"], r"decided\[1\]: expected one of the classes a, b, or None, found 'c'"),
+        (["b"], r"decided: expected 2 classes, one a record, found \(1,\)"),
+    ],
+)
+def test_decisions_that_cannot_be(decide: Any, words: str) -> None:
+    with pytest.raises(CpcmonError, match=words):
+        Reference.calibrate([[0.5, 0.5], [0.1, 0.9]], [0, 1], model="m", classes=("a", "b"), decide=decide)
+
+
+def test_a_threshold_needs_two_classes() -> None:
+    with pytest.raises(UsageError, match="decide: expected two classes for a threshold, found 3"):
+        Reference.calibrate(*synthetic(30, 3, seed=1), model="m", decide="1=0.5")
 
 
 def test_something_else_is_rejected_by_name(tmp_path: Path) -> None:

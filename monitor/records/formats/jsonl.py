@@ -57,7 +57,7 @@ _SINGLE_TYPES: dict[str, Any] = {
 _MOST_IN_A_TUPLE = 1_000
 
 Columns = Mapping[FieldPath, Sequence[Any]]
-"""Values by path: None for a missing optional field, UNSET for missing outputs."""
+"""Values by path: None for a missing optional field, UNSET for missing outputs and decisions."""
 
 
 @dataclass(slots=True)
@@ -112,8 +112,8 @@ class _Level:
             elif name in self._below:
                 fields.append((own, kind | None, None))
             else:
-                is_output = msgspec.UnsetType in child.types
-                fields.append((own, kind, msgspec.UNSET if is_output else None))
+                told_apart = msgspec.UnsetType in child.types
+                fields.append((own, kind, msgspec.UNSET if told_apart else None))
         self.struct: type[Any] = msgspec.defstruct("Record", fields, rename=renamed, gc=False)
 
     def add_columns(self, path: FieldPath, records: Sequence[Any], found: dict[FieldPath, Sequence[Any]]) -> None:
@@ -133,6 +133,9 @@ def _tree(schema: RecordSchema) -> _Node:
     root = _Node()
     for name, path in schema.single_paths().items():
         _place(root, path, _SINGLE_TYPES[name], required=name == "label")
+    if any(model.decided_by_record for model in schema.models):
+        # A decision that is missing is not one that is null.
+        _place(root, schema.single_paths()["predicted"], msgspec.UnsetType, required=False)
     for model in schema.models:
         for path in schema.segment_paths(model):
             _place(root, path, _TEXT, required=False)

@@ -253,7 +253,7 @@ class _Columns:
             _values(self._times, start, end, as_texts=False),
             _values(self._ids, start, end),
             _values(self._versions, start, end),
-            _values(self._predicted, start, end),
+            _nullable(_values(self._predicted, start, end)),
             {name: _values(array, start, end) for name, array in self._segments.items()},
             None if self._labels is None else self._labels[start:end],
         )
@@ -326,6 +326,12 @@ def _values(array: NDArray[Any] | None, start: int, end: int, *, as_texts: bool 
     elif as_texts and array.dtype.kind == "f" and array.dtype.itemsize < 8:
         values = [shortest(one) for one in some]
     return values if array.shape else values * (end - start)
+
+
+def _nullable(values: Values | None) -> Values | None:
+    """Return a column with None for empty texts and NaN: arrays have no null."""
+    # NaN differs from itself.
+    return values and [None if value in {"", None} or value != value else value for value in values]  # noqa: PLR0124
 
 
 def _slices(
