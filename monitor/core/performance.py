@@ -204,9 +204,9 @@ class ClassReference:
     profiles: Floats
     """The mean scaled probabilities of the records of each class, a column a class; empty without a class mix."""
     level: float
-    low: Floats
+    low: Singles
     """Quantiles of the errors by chance, in the order of `every_target`, then of the class mix; NaN if unknown."""
-    high: Floats
+    high: Singles
 
     @property
     def classes(self) -> int:
@@ -397,8 +397,8 @@ def unit(cases: Floats | Integers, of_reference: Floats | Integers) -> Floats:
 
 def _bounds(
     value: Floats,
-    low: Floats,
-    high: Floats,
+    low: Singles,
+    high: Singles,
     cases: Floats | Integers,
     of_reference: Floats | Integers,
     level: float,

@@ -52,7 +52,7 @@ class _Sample:
         # The largest power of the scaled softmax is 1.
         self.denominators = 1.0 / scaled.max(axis=0) if len(scaled) else np.ones(len(vectors))
 
-    def calibrated(self, rows: Integers, level: float, low: Floats, high: Floats) -> ClassReference:
+    def calibrated(self, rows: Integers, level: float, low: Singles, high: Singles) -> ClassReference:
         """Return what is kept of some records."""
         vectors, labels, classes = self.vectors[rows], self.labels[rows], self.vectors.shape[1]
         cases = np.bincount(labels, minlength=classes)
@@ -68,7 +68,8 @@ class _Sample:
 
     def gauge(self, rows: Integers) -> PerformanceGauge:
         """Return the measuring by some records, for a replay."""
-        return PerformanceGauge(self.calibrated(rows, 0.0, np.empty(0), np.empty(0)), self._temperature)
+        none = np.empty(0, dtype=np.float32)
+        return PerformanceGauge(self.calibrated(rows, 0.0, none, none), self._temperature)
 
 
 def _errors(sample: _Sample, progress: Progress) -> Floats:
@@ -107,14 +108,14 @@ def _errors(sample: _Sample, progress: Progress) -> Floats:
     return np.concatenate(found, axis=1)
 
 
-def _quantiles(errors: Floats, share: float) -> Floats:
+def _quantiles(errors: Floats, share: float) -> Singles:
     """Return the quantile of each row, rounded outward; NaN with too few values."""
     known = np.count_nonzero(~np.isnan(errors), axis=1)
     place = np.maximum(known - 1, 0) * share
     outward = (np.floor(place) if share < 0.5 else np.ceil(place)).astype(np.intp)
     # NaN is sorted last.
     found = np.take_along_axis(np.sort(errors, axis=1), outward[:, None], axis=1)[:, 0]
-    return np.where(known >= _FEWEST_ERRORS, found, np.nan)
+    return np.where(known >= _FEWEST_ERRORS, found, np.nan).astype(np.float32)
 
 
 def fit_curves(vectors: Singles, labels: Integers) -> ClassCurves:

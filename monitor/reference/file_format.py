@@ -48,6 +48,20 @@ class Intervals(msgspec.Struct, forbid_unknown_fields=True):
     errors: dict[str, Quantiles]
 
 
+class PerformanceTables(msgspec.Struct, forbid_unknown_fields=True):
+    """What the estimates of performance need. The level is that of the intervals."""
+
+    starts: Array
+    scores: Array
+    values: Array
+    cases: Array
+    decided: Array
+    edges: Array
+    profiles: Array
+    low: Array
+    high: Array
+
+
 class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
     """The content of a reference file."""
 
@@ -65,6 +79,8 @@ class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
     estimators: dict[str, dict[str, float | Array]]
     decision: str = DecidedBy.ARGMAX.value
     """As `Decision.parsed` reads it."""
+    performance: PerformanceTables | None = None
+    """None in a file of format 1."""
 
 
 def to_bytes(document: ReferenceDocument) -> tuple[bytes, str]:

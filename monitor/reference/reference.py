@@ -18,6 +18,7 @@ from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
+from monitor.core.performance import ClassCurves, ClassReference, every_target
 from monitor.core.record_columns import Records
 from monitor.core.scores import label_outputs
 from monitor.errors import InvalidReference, Problem, UsageError
@@ -29,6 +30,7 @@ from monitor.reference.file_format import (
     READ,
     Array,
     Intervals,
+    PerformanceTables,
     Quantiles,
     ReferenceDocument,
     check_reliability,
@@ -194,6 +196,7 @@ def _document(reference: Reference) -> ReferenceDocument:
         ),
         estimators={one.form.name: _state(one.estimator) for one in numbers.estimators},
         decision=numbers.decision.text(reference.classes),
+        performance=None if numbers.performance is None else _performance_tables(numbers.performance),
     )
 
 
@@ -222,6 +225,7 @@ def _reference(cls: type[_R], document: ReferenceDocument, fingerprint: str) -> 
         estimators=_estimators(document.estimators),
         intervals=intervals,
         decision=Decision.parsed("decision", document.decision, document.classes),
+        performance=_class_reference(document),
     )
     # An edited file may have numbers that only an estimate shows to be invalid.
     calibration.estimate(np.eye(len(document.classes), dtype=np.float32), decided=np.arange(len(document.classes)))
@@ -234,6 +238,48 @@ def _reference(cls: type[_R], document: ReferenceDocument, fingerprint: str) -> 
         summary=document.summary,
         fingerprint=fingerprint,
     )
+
+
+def _performance_tables(kept: ClassReference) -> PerformanceTables:
+    curves = kept.curves
+    return PerformanceTables(
+        starts=pack(curves.starts),
+        scores=pack(curves.scores),
+        values=pack(curves.values),
+        cases=pack(kept.cases),
+        decided=pack(kept.decided),
+        edges=pack(kept.edges),
+        profiles=pack(kept.profiles.ravel()),
+        low=pack(kept.low),
+        high=pack(kept.high),
+    )
+
+
+def _class_reference(document: ReferenceDocument) -> ClassReference | None:
+    if (tables := document.performance) is None:
+        return None
+    classes, profiles = len(document.classes), unpack(tables.profiles)
+    starts, scores, values = unpack(tables.starts), unpack(tables.scores), unpack(tables.values)
+    kept = ClassReference(
+        ClassCurves(starts, scores, values),
+        unpack(tables.cases),
+        unpack(tables.decided),
+        unpack(tables.edges),
+        profiles.reshape(-1, classes) if len(profiles) else np.empty((0, 0)),
+        document.intervals.level,
+        unpack(tables.low),
+        unpack(tables.high),
+    )
+    corners = np.append(starts, len(scores))
+    if not (len(starts) == len(kept.cases) == len(kept.decided) == classes and len(scores) == len(values)):
+        raise ValueError("performance tables of another number of classes")
+    if starts[0] != 0 or np.any(np.diff(corners) < 1) or not np.all((values >= 0.0) & (values <= 1.0)):
+        raise ValueError("invalid performance curves")
+    if kept.records != document.records or kept.decided.sum() != document.records or kept.cases.min() < 0:
+        raise ValueError("performance tables of another number of records")
+    if len(kept.low) != len(every_target(classes)) + len(kept.profiles) or len(kept.low) != len(kept.high):
+        raise ValueError("performance tables with errors of other metrics")
+    return kept
 
 
 def _check_intervals(tables: IntervalTables) -> None:

@@ -82,7 +82,7 @@ def test_the_file_is_json_with_what_people_look_for(saved: Path) -> None:
 
 def test_the_file_does_not_hold_the_records(tmp_path: Path) -> None:
     """Only the score of the true label, sorted, and curves: the file of 1000 classes is far smaller than its data."""
-    probabilities, labels = synthetic(50, 1000, seed=1)
+    probabilities, labels = synthetic(100, 1000, seed=1)
     Reference.calibrate(probabilities, labels, model="large").save(tmp_path / "large.ref")
     assert (tmp_path / "large.ref").stat().st_size < probabilities.nbytes / 2
 
