@@ -197,8 +197,12 @@ class ClassReference:
     curves: ClassCurves
     cases: Numbers
     """Records of each class."""
+    right: Numbers
+    """Records decided as their class, by class."""
     decided: Numbers
     """Records decided as each class."""
+    auroc: float
+    """NaN unless there are two classes."""
     edges: Singles
     """The lower ends of the cells of the second class's probability, for AUROC; empty unless there are two classes."""
     profiles: Floats
@@ -220,9 +224,9 @@ class ClassReference:
 
     @cached_property
     def own(self) -> "Confusion":
-        """The confusion of the reference, as far as the denominators of metrics need it."""
-        cases, decided = self.cases[:, None].astype(np.float64), self.decided[:, None]
-        return Confusion(np.array([self.records]), cases, np.zeros_like(cases), decided)
+        """The realised confusion of the reference, as one window."""
+        cases, right = self.cases[:, None].astype(np.float64), self.right[:, None].astype(np.float64)
+        return Confusion(np.array([self.records]), cases, right, self.decided[:, None], np.array([self.auroc]))
 
 
 def every_target(classes: int) -> tuple[Target, ...]:

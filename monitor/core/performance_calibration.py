@@ -55,7 +55,8 @@ class _Sample:
     def calibrated(self, rows: Integers, level: float, low: Singles, high: Singles) -> ClassReference:
         """Return what is kept of some records."""
         vectors, labels, classes = self.vectors[rows], self.labels[rows], self.vectors.shape[1]
-        cases = np.bincount(labels, minlength=classes)
+        own = realised(vectors, self.decided[rows], labels)
+        cases, right = own.cases[:, 0].astype(np.int64), own.right[:, 0].astype(np.int64)
         edges = np.empty(0, dtype=np.float32)
         if classes == 2:
             inner = np.quantile(vectors[:, 1], np.arange(1, CELLS) / CELLS, method="inverted_cdf")
@@ -63,8 +64,9 @@ class _Sample:
         profiles = np.zeros((len(self._scaled), len(self._scaled)))
         for one in np.flatnonzero(cases[: len(profiles)]).tolist():
             profiles[:, one] = self._scaled[:, rows[labels == one]].mean(axis=1)
-        decided = np.bincount(self.decided[rows], minlength=classes)
-        return ClassReference(fit_curves(vectors, labels), cases, decided, edges, profiles, level, low, high)
+        decided, auroc = own.decided[:, 0], float("nan") if own.auroc is None else float(own.auroc[0])
+        curves = fit_curves(vectors, labels)
+        return ClassReference(curves, cases, right, decided, auroc, edges, profiles, level, low, high)
 
     def gauge(self, rows: Integers) -> PerformanceGauge:
         """Return the measuring by some records, for a replay."""

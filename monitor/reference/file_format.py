@@ -55,7 +55,9 @@ class PerformanceTables(msgspec.Struct, forbid_unknown_fields=True):
     scores: Array
     values: Array
     cases: Array
+    right: Array
     decided: Array
+    auroc: float | None
     edges: Array
     profiles: Array
     low: Array

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from monitor.core.calibration import Calibration, calibrate
+from monitor.core.calibration import Calibration, calibrate, or_none
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimate import CONSENSUS
@@ -247,6 +247,8 @@ def _performance_tables(kept: ClassReference) -> PerformanceTables:
         scores=pack(curves.scores),
         values=pack(curves.values),
         cases=pack(kept.cases),
+        right=pack(kept.right),
+        auroc=or_none(kept.auroc),
         decided=pack(kept.decided),
         edges=pack(kept.edges),
         profiles=pack(kept.profiles.ravel()),
@@ -263,7 +265,9 @@ def _class_reference(document: ReferenceDocument) -> ClassReference | None:
     kept = ClassReference(
         ClassCurves(starts, scores, values),
         unpack(tables.cases),
+        unpack(tables.right),
         unpack(tables.decided),
+        float("nan") if tables.auroc is None else tables.auroc,
         unpack(tables.edges),
         profiles.reshape(-1, classes) if len(profiles) else np.empty((0, 0)),
         document.intervals.level,
@@ -271,11 +275,12 @@ def _class_reference(document: ReferenceDocument) -> ClassReference | None:
         unpack(tables.high),
     )
     corners = np.append(starts, len(scores))
-    if not (len(starts) == len(kept.cases) == len(kept.decided) == classes and len(scores) == len(values)):
+    counts = (kept.cases, kept.right, kept.decided)
+    if {len(starts), *map(len, counts)} != {classes} or len(scores) != len(values):
         raise ValueError("performance tables of another number of classes")
     if starts[0] != 0 or np.any(np.diff(corners) < 1) or not np.all((values >= 0.0) & (values <= 1.0)):
         raise ValueError("invalid performance curves")
-    if kept.records != document.records or kept.decided.sum() != document.records or kept.cases.min() < 0:
+    if kept.records != document.records or kept.decided.sum() != document.records or min(map(np.min, counts)) < 0:
         raise ValueError("performance tables of another number of records")
     if len(kept.low) != len(every_target(classes)) + len(kept.profiles) or len(kept.low) != len(kept.high):
         raise ValueError("performance tables with errors of other metrics")
