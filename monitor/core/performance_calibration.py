@@ -64,7 +64,7 @@ class _Sample:
         profiles = np.zeros((len(self._scaled), len(self._scaled)))
         for one in np.flatnonzero(cases[: len(profiles)]).tolist():
             profiles[:, one] = self._scaled[:, rows[labels == one]].mean(axis=1)
-        decided, auroc = own.decided[:, 0], float("nan") if own.auroc is None else float(own.auroc[0])
+        decided, auroc = own.decided[:, 0].astype(np.int64), float("nan") if own.auroc is None else float(own.auroc[0])
         curves = fit_curves(vectors, labels)
         return ClassReference(curves, cases, right, decided, auroc, edges, profiles, level, low, high)
 
