@@ -76,6 +76,8 @@ class ModelConfig:
     version: str | None = None
     """The required version of the reference; None for any."""
     kind: OutputKind = OutputKind.PROBS
+    decide: str | None = None
+    """How the reference must say that the device decides: `argmax`, `field` or `cancer=0.13`; None for any."""
     bounds: Bounds = field(default_factory=lambda: Bounds(records=5000))
     segmentation: Segmentation = field(default_factory=Segmentation)
     versions_alike: bool = False

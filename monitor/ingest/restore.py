@@ -90,7 +90,7 @@ def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[Wi
 
 def _misfit(batch: Sequence[StoredChunk], model: ModelState) -> str | None:
     """Return why stored records do not fit the reference; None if they do."""
-    classes, decides = len(model.options.reference.classes), model.options.shape.decides
+    classes, decides = len(model.options.reference.classes), model.decides
     if any(one.chunk.vectors.shape[1] != classes for one in batch):
         return "its records are of another number of classes"
     if decides and any(one.chunk.decided is None or one.chunk.decided.max(initial=0) >= classes for one in batch):
