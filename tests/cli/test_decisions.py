@@ -96,3 +96,20 @@ def test_an_estimate_needs_the_field_that_the_reference_was_made_with(files: Pat
     assert cpcmon(*words, "--decide", "argmax").code == 0
     ran = cpcmon("estimate", "--reference", saved, "--input", source, "--decide-field", "called")
     assert "--decide-field: expected none, found called: the reference decides the most probable class" in ran.err
+
+
+def test_watch_needs_the_field_of_the_decision(files: Path, cpcmon: Command) -> None:
+    source, saved, inbox = files / "source.jsonl", files / "m.ref", files / "inbox"
+    words = ("calibrate", "--input", source, "--model", "m", *NAMES, "--output", saved, "--decide-field", "called")
+    assert cpcmon(*words).code == 0
+    inbox.mkdir()
+    (files / "target.jsonl").rename(inbox / "target.jsonl")
+    watch = ("watch", inbox, "--reference", saved, "--state", files / "state", "--once", "--json")
+    ran = cpcmon(*watch)
+    wanted = (
+        "--field: expected predicted=PATH, the field of the decision, found none, and the records of model m decide"
+    )
+    assert (ran.code, wanted in ran.err) == (2, True)
+    ran = cpcmon(*watch, "--field", "predicted=called")
+    assert (ran.code, json.loads(ran.out)["records"]) == (0, 450)
+    assert "left out 50 records that were referred to a person" in ran.err
