@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import progress_bar
 from monitor.config.config import Config, ModelConfig, SourceConfig, Storage
 from monitor.core.calibration import WindowEstimate
+from monitor.core.decisions import DecidedBy
 from monitor.core.estimate import CONSENSUS, Estimate, NoEstimate, Result, Why
 from monitor.core.intervals import Progress
 from monitor.core.scores import MOST_RECORDS
@@ -124,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
     if options.inbox.is_file():
         raise UsageError(Problem(str(options.inbox), "a directory", "a file; use `cpcmon estimate` for one file"))
     references = {reference.model: reference for reference in _references(options)}
-    config = _config(options, list(references))
+    config = _config(options, list(references.values()))
     if _directory(options).reads_folder(options.state):
         raise UsageError(Problem(f"--state {options.state}", "a directory outside the watched one", "it inside"))
     state = State.open(options.state, allow_network=options.state_allow_network)
@@ -211,6 +213,8 @@ class _Watch:
             print(
                 f"rejected {tick.rejected:,} records: {', '.join(reasons)}; see {self._rejected_file}", file=sys.stderr
             )
+        if referred := tick.counted.records_referred.total():
+            print(f"left out {referred:,} records that were referred to a person", file=sys.stderr)
         if other := tick.counted.records_other_version.total():
             print(f"left out {other:,} records of another version than the reference", file=sys.stderr)
         if unstored := tick.counted.records_unstored_segment.total():
@@ -267,7 +271,11 @@ def _references(options: argparse.Namespace) -> list[Reference]:
     return references
 
 
-def _config(options: argparse.Namespace, models: list[str]) -> Config:
+def _decides(reference: Reference) -> bool:
+    return reference.calibration.decision.by is DecidedBy.FIELD
+
+
+def _config(options: argparse.Namespace, references: Sequence[Reference]) -> Config:
     """Return the options as a configuration."""
     if not 1 <= options.records <= MOST_RECORDS:
         raise UsageError(Problem("--records", f"1 to {MOST_RECORDS:,} records", f"{options.records:,}"))
@@ -279,11 +287,14 @@ def _config(options: argparse.Namespace, models: list[str]) -> Config:
         found = " and ".join(options.segment_by)
         raise UsageError(Problem("--segment-by", "sets of different fields, each set once", found)) from error
     fields = _fields(options, {name for names in segmentation.split_by for name in names})
-    kind = OutputKind(options.kind)
+    if fields.predicted is None and (deciding := [one.model for one in references if _decides(one)]):
+        found = f"none, and the records of model {deciding[0]} decide"
+        raise UsageError(Problem("--field", "predicted=PATH, the field of the decision", found))
+    kind, names = OutputKind(options.kind), [reference.model for reference in references]
     return Config(
         Storage(options.state),
         (SourceConfig("inbox", _directory(options), fields, store_raw=options.store_raw),),
-        tuple(ModelConfig(name, None, kind=kind, bounds=bounds, segmentation=segmentation) for name in models),
+        tuple(ModelConfig(name, None, kind=kind, bounds=bounds, segmentation=segmentation) for name in names),
     )
 
 

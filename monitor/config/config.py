@@ -76,6 +76,8 @@ class ModelConfig:
     version: str | None = None
     """The required version of the reference; None for any."""
     kind: OutputKind = OutputKind.PROBS
+    decide: str | None = None
+    """How the reference must say that the device decides: `argmax`, `field` or `cancer=0.13`; None for any."""
     bounds: Bounds = field(default_factory=lambda: Bounds(records=5000))
     segmentation: Segmentation = field(default_factory=Segmentation)
     versions_alike: bool = False
@@ -89,12 +91,20 @@ class ModelConfig:
     """A file of realised accuracies, shown on the pages; it may be absent."""
 
 
-class ModelShape(msgspec.Struct, frozen=True):
-    """The properties of a model on which its stored records depend."""
+NO_DECISIONS = "its reference says that records name the decision, and its records name none"
+
+
+class ModelShape(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+    """The properties of a model on which its stored records depend.
+
+    Kafka consumers compare a hash of its repr, so a new property has a default that is left out of it.
+    """
 
     classes: tuple[str, ...]
     kind: str
     version: str
+    decides: bool = False
+    """Whether records name the decision."""
 
     def difference(self, other: "ModelShape") -> str | None:
         """Return why records stored under this shape do not fit another; None if they do."""
@@ -104,6 +114,8 @@ class ModelShape(msgspec.Struct, frozen=True):
             return f"its output kind changed from {self.kind} to {other.kind}"
         if self.version != other.version:
             return f"its reference is of version {other.version or 'unknown'}, not {self.version or 'unknown'}"
+        if other.decides and not self.decides:
+            return NO_DECISIONS
         return None
 
 
@@ -124,13 +136,14 @@ class ModelOptions:
     def shape(self) -> ModelShape:
         """To be compared with the stored shape."""
         version = "" if self.versions_alike else self.reference.version
-        return ModelShape(self.reference.classes, str(self.kind), version)
+        return ModelShape(self.reference.classes, str(self.kind), version, self.format.decided_by_record)
 
     @property
     def format(self) -> ModelFormat:
         """The format of its records."""
         fields = dict.fromkeys(name for names in self.segmentation.split_by for name in names)
-        return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields))
+        decision = self.reference.calibration.decision
+        return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields), decision)
 
     def windows(self, gauge: Gauge) -> ModelWindows:
         """Return empty windows."""

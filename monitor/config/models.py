@@ -126,6 +126,7 @@ CronProblem = Callable[[str], str | None]
 """Returns the problem with a crontab line; None if it is valid."""
 
 NAME = Text("a name of letters, digits and . _ -, at most 64", re.compile(r"[A-Za-z0-9_.-]{1,64}"))
+_DECISION = Text("argmax, field, or CLASS=THRESHOLD such as cancer=0.13", re.compile(r"argmax|field|.+=[^=]+"))
 _LONGEST = 3660 * 86400.0
 _FORGET_SECONDS = 30 * 86400.0
 _MOST_ALERTS = 100
@@ -147,6 +148,7 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
     reference = section.get("reference", FilePath(folder, "the path of a reference file"), None)
     realised = section.get("realised", FilePath(folder, "the path of a file with realised accuracies"), None)
     kind = section.get("kind", Choice(OutputKind), default.kind)
+    decide = section.get("decide", _DECISION, None)
     bounds = _bounds(section.section("window"))
     segmentation = _segmentation(section)
     evaluate = _evaluate(section.section("evaluate"), cron_problem)
@@ -159,6 +161,7 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
         reference=reference,
         version=version,
         kind=kind,
+        decide=decide,
         bounds=bounds or default.bounds,
         segmentation=segmentation or default.segmentation,
         versions_alike=section.get("any_version", Flag(), default.versions_alike),

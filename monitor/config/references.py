@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from monitor.config.config import Config, ModelConfig, SourceConfig, model_options
+from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.recent_ids import bytes_at_most
 from monitor.core.totals import Gauge
 from monitor.core.window import bytes_per_record
@@ -59,11 +60,33 @@ class _Loading:
             ModelFormat(model.name, reference.classes, model.kind)
         except UsageError as error:
             self._report_error(f"{path}.kind", error)
+        self._check_decision(f"{path}.decide", model, reference)
         for number, rule in enumerate(model.alerts):
             if rule.drop is not None and rule.drop >= reference.calibration.accuracy:
                 expected = f"less than the reference's accuracy, {reference.calibration.accuracy:.3f}"
                 self._report(f"{path}.alerts[{number}].drop", expected, f"{rule.drop:g}: it could never fire")
         return reference
+
+    def _check_decision(self, path: str, model: ModelConfig, reference: Reference) -> None:
+        """Report if the device decides in another way than when the reference was made."""
+        if model.decide is None:
+            return
+        try:
+            wanted = Decision.parsed(path, model.decide, reference.classes)
+        except UsageError as error:
+            self._report_error(path, error)
+            return
+        found = reference.calibration.decision
+        if wanted == found:
+            return
+        option = {
+            DecidedBy.ARGMAX: "--decide argmax",
+            DecidedBy.THRESHOLD: f"--decide-at {model.decide}",
+            DecidedBy.FIELD: "--decide-field FIELD",
+        }[wanted.by]
+        text = found.text(reference.classes)
+        advice = f"run `cpcmon calibrate` again with {option}, or set decide to {text}"
+        self._report(path, f"{text!r}, as the reference was made", f"{model.decide!r}: {advice}")
 
     def check_fields(self, loaded: Loaded) -> None:
         """Report sources whose fields do not fit the models that they feed."""

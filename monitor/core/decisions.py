@@ -90,13 +90,10 @@ class Decision:
         below = vectors[:, self.index].astype(np.float32) < np.float32(self.threshold)
         return np.asarray(below ^ np.int64(self.index))
 
-    def column(self, vectors: Singles, named: Integers | None = None) -> Integers | None:
-        """Return the decided classes where they are not the most probable ones by definition; None for argmax.
+    def taken(self, vectors: Singles, named: Integers | None = None) -> Integers:
+        """Return the decided class of vectors; `named` are those that the records name, which count only if they decide."""
+        return named if self.by is DecidedBy.FIELD and named is not None else self.decided(vectors)
 
-        `named` are the classes that the records name; they count only if the records decide.
-        """
-        if self.by is DecidedBy.ARGMAX:
-            return None
-        if self.by is DecidedBy.FIELD and named is not None:
-            return named
-        return self.decided(vectors)
+    def column(self, vectors: Singles, named: Integers | None = None) -> Integers | None:
+        """Return the same; None for argmax, where scores need no decided class."""
+        return None if self.by is DecidedBy.ARGMAX else self.taken(vectors, named)

@@ -12,6 +12,7 @@ import numpy as np
 
 from monitor.core.alerts import PHASES, AlertPhase, AlertStatus, Codes, Flags
 from monitor.core.calibration import WindowEstimates, or_none
+from monitor.core.decisions import Decision
 from monitor.core.estimate import CONSENSUS, STATES, Estimate, Result, Why, WindowState
 from monitor.core.performance import ClassShare, MeasuredPerformance, Performance
 from monitor.core.scores import Floats, Integers
@@ -372,7 +373,9 @@ class ReferenceFacts:
     confidence: float | None = None
     """The unscaled mean confidence."""
     predicted: tuple[int, ...] = ()
-    """The predictions per class."""
+    """The decisions per class."""
+    decision: Decision = field(default_factory=Decision)
+    """How the device decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +389,8 @@ class InputFacts:
     constant: bool = False
     hints: tuple[str, ...] = ()
     """Probable causes of rejections, such as logits or percentages."""
+    referred: int | None = None
+    """Records that the device referred to a person, since the state was created; None unless records decide."""
 
 
 @dataclass(frozen=True, slots=True)

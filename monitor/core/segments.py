@@ -114,7 +114,7 @@ class Chunk:
     decided: Integers | None = None
     """The class that each record names, if they decide."""
 
-    def taken(self, rows: Integers) -> "Chunk":
+    def taken(self, rows: Integers | slice) -> "Chunk":
         """Return some of the records."""
         decided = None if self.decided is None else self.decided[rows]
         return replace(self, at=self.at[rows], vectors=self.vectors[rows], codes=self.codes[rows], decided=decided)

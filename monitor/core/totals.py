@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, WindowEstimate
+from monitor.core.decisions import DecidedBy
 from monitor.core.ensemble import CalibratedEstimator, Failed
 from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences, ThresholdedEntropy
 from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, ConformalAtConfidence
@@ -219,12 +220,12 @@ class Gauge:
         self, vectors: Singles, denominators: Floats, marks: Marks, decided: Integers | None = None
     ) -> Measures:
         """Return the sums of records, except those of conformal sets; `decided` is needed only if records decide."""
-        decided = self.calibration.decision.column(vectors, decided)
-        predicted = np.argmax(vectors, axis=1)
+        predicted, decision = np.argmax(vectors, axis=1), self.calibration.decision
         top = vectors[np.arange(len(vectors)), predicted].astype(np.float64)
         confidences = [top, 1.0 / denominators]
-        if decided is not None:
-            predicted, confidences = decided, self._confidences(vectors, top, denominators, decided)
+        if decision.by is not DecidedBy.ARGMAX:
+            predicted = decision.taken(vectors, decided)
+            confidences = self._confidences(vectors, top, denominators, predicted)
         sums = np.empty((self._sets[0].start, len(vectors)), dtype=np.int64)
         sums[_COUNT] = 1
         late: list[Scores] = []

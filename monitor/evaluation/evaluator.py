@@ -512,6 +512,7 @@ def _facts_of(reference: Reference) -> ReferenceFacts:
         calibration.temperature,
         calibration.confidence,
         reference.summary.class_predicted,
+        calibration.decision,
     )
 
 

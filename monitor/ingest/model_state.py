@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from monitor.config.config import ModelOptions
+from monitor.core.decisions import DecidedBy
 from monitor.core.input_health import InputHealth
 from monitor.core.recent_ids import RecentIds
 from monitor.core.report import InputFacts, Snapshot
@@ -46,6 +47,8 @@ class ModelState:
         self.stored_name = stored_name(options.name, shard)
         """Its name in the state."""
         self.gauge = gauge or Gauge(options.reference.calibration)
+        self.decides = options.reference.calibration.decision.by is DecidedBy.FIELD
+        """Whether records name the decision."""
         self.ids = RecentIds(options.most_ids)
         self.health = InputHealth()
         self.hints: tuple[str, ...] = ()
@@ -190,6 +193,7 @@ class ModelStates:
     def _snapshot(self, model: str, shards: Shards, totals: MeasuredWindows, now: float, running: float) -> Snapshot:
         common, counters, health = self.common[model], self.counted, self.common[model].health
         parts = np.repeat(np.arange(len(shards)), [len(some) for some in shards.values()])
+        referred = counters.records_referred[model] if common.decides else None
         each = [(one, segment) for segment, some in shards.items() for one in some]
         windows = [one.windows[segment] for one, segment in each]
 
@@ -211,7 +215,9 @@ class ModelStates:
             entered=entered,
             came_at=latest([one.last_arrival.get(segment) for one, segment in each]),
             came_before=latest([one.earlier_arrival.get(segment) for one, segment in each]),
-            input=InputFacts(health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints),
+            input=InputFacts(
+                health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints, referred
+            ),
             right_version=sum(count for (_, name), count in counters.records.items() if name == model),
             other_version=counters.records_other_version[model],
             catching_up=self._backlog.catching_up(now, running),

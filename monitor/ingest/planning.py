@@ -70,6 +70,9 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
             rows = np.flatnonzero(fresh)
             counted.records_rejected[source, Reason.DUPLICATE_ID] += len(records) - len(rows)
             records = records.taken(rows)
+    decided = records.without_referred()
+    counted.records_referred[name] += len(records) - len(decided)
+    records = decided
     at, future = model.options.bounds.believed(records.at, now)
     admitted = model.windows.admit(replace(records, at=at), now)
     counted.records[source, name] += len(records)

@@ -1,13 +1,13 @@
 """Restores windows from the state: exactly where they match the configuration; the others are dropped and reported."""
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
 import msgspec
 
-from monitor.config.config import ModelShape
+from monitor.config.config import NO_DECISIONS, ModelShape
 from monitor.core.input_health import InputHealth
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.ingest.backlog import ProgressLog
@@ -76,9 +76,8 @@ def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[Wi
             progress.report(
                 monotonic(), f"rebuilding windows: {done:,} of {records:,} records; no estimates until this ends"
             )
-            if any(one.chunk.vectors.shape[1] != len(model.options.reference.classes) for one in batch):
+            if (reason := _misfit(batch, model)) is not None:
                 model.clear()
-                reason = "its records are of another number of classes"
                 dropped.update(dict.fromkeys((one for one in state.window_names() if one[0] == name), reason))
                 break
             model.restore(batch)
@@ -87,6 +86,16 @@ def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[Wi
             model.restored(segment for segment in names if segment not in without)
     for ids in state.ids(named):
         named[ids.model].ids.remember(ids.hashes, ids.number)
+
+
+def _misfit(batch: Sequence[StoredChunk], model: ModelState) -> str | None:
+    """Return why stored records do not fit the reference; None if they do."""
+    classes, decides = len(model.options.reference.classes), model.decides
+    if any(one.chunk.vectors.shape[1] != classes for one in batch):
+        return "its records are of another number of classes"
+    if decides and any(one.chunk.decided is None or one.chunk.decided.max(initial=0) >= classes for one in batch):
+        return NO_DECISIONS
+    return None
 
 
 def _batches(chunks: Iterable[StoredChunk]) -> Iterator[list[StoredChunk]]:

@@ -83,9 +83,12 @@ class ModelFormat:
     """How its device decides."""
     width: int = field(init=False)
     """Numbers per record; 0 while the classes are unknown."""
+    decided_by_record: bool = field(init=False)
+    """Whether its records name the decision."""
 
     def __post_init__(self) -> None:
         """Raise UsageError for an invalid format."""
+        object.__setattr__(self, "decided_by_record", self.decision.by is DecidedBy.FIELD)
         object.__setattr__(self, "width", 1 if self.kind is OutputKind.SCORE else len(self.classes or ()))
         if not self.name:
             raise UsageError(Problem("model", "a name", "none"))
@@ -104,11 +107,6 @@ class ModelFormat:
             raise UsageError(Problem("classes", "each name once", listed(classes)))
         if self.kind is OutputKind.SCORE and len(classes) != 2:
             raise UsageError(Problem("classes", "2 names for kind score", str(len(classes))))
-
-    @property
-    def decided_by_record(self) -> bool:
-        """Whether its records name the decision."""
-        return self.decision.by is DecidedBy.FIELD
 
     def problem_of_length(self, length: int) -> RejectionProblem | None:
         """Return the problem with a vector of this length; None if it is valid."""

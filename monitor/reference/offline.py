@@ -100,7 +100,7 @@ def evaluate(source: Records, target: Records, chosen: Variants, decision: Decis
     window = measure_vectors(ready, target.vectors, labelled.temperature, decided)
     found, disagreement = estimate_all(ready, chosen, window)
     names = (*(one.form.name for one in ready), CONSENSUS)
-    realised = (np.argmax(target.vectors, axis=1) if decided is None else decided) == target.labels
+    realised = decision.taken(target.vectors, target.decided) == target.labels
     return Evaluation(
         source_accuracy=labelled.accuracy,
         target_accuracy=float(np.mean(realised)),

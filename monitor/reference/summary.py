@@ -60,6 +60,8 @@ class ReferenceSummary:
     """Over 15 bins, unscaled; empty in references of older releases."""
     reliability_scaled: tuple[ReliabilityBin, ...] = ()
     """After temperature scaling."""
+    by_argmax: bool = True
+    """Whether the device decides for the most probable class."""
 
     @property
     def records(self) -> int:
@@ -103,7 +105,8 @@ class ReferenceSummary:
                 ),
             ),
             Concern.BELOW_LARGEST_CLASS: (
-                right < largest,
+                # A device that must not miss a case gives up accuracy on purpose.
+                right < largest and self.by_argmax,
                 (
                     f"the accuracy {right / self.records:.3f} is below the largest class's share {largest / self.records:.3f}:"
                     " always predicting that class would be better (are the classes in the right order, and do labels count from 0?)"
@@ -111,7 +114,7 @@ class ReferenceSummary:
             ),
             Concern.CLASSES_MIXED_UP: (
                 # If nearly all classes are in the wrong order, BELOW_LARGEST_CLASS covers it.
-                right >= largest and mixed_up > 0,
+                (right >= largest or not self.by_argmax) and mixed_up > 0,
                 (
                     f"{mixed_up:,} of {len(self.class_records):,} classes are predicted for their own records less than half as"
                     " often as by chance: are the classes in the right order?"
@@ -147,6 +150,7 @@ def summarise(reference: LabelledOutputs) -> ReferenceSummary:
         temperature_at_bound=abs(math.log(reference.temperature)) > LOG_TEMPERATURE_RANGE[1] - 1e-6,
         reliability=bins,
         reliability_scaled=scaled,
+        by_argmax=raw.decided is None,
     )
 
 

@@ -100,6 +100,7 @@ class Counters:
     records_normalised: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_argmax_mismatch: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_future: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
+    records_referred: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_other_version: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_unstored_segment: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_late: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
@@ -314,12 +315,8 @@ class ChunkLog:
         ends = np.cumsum(chunks["live"]).tolist()
         parts = zip(chunks["id"].tolist(), [0, *ends], ends, strict=False)
         return [
-            _stored(windows, _part(records, slice(start, end)), self._arrived, number) for number, start, end in parts
+            _stored(windows, records.taken(slice(start, end)), self._arrived, number) for number, start, end in parts
         ]
-
-
-def _part(chunk: Chunk, rows: slice) -> Chunk:
-    return replace(chunk, at=chunk.at[rows], vectors=chunk.vectors[rows], codes=chunk.codes[rows])
 
 
 def _stored(windows: ModelWindows, records: Chunk, arrived: float, number: int) -> StoredChunk:

@@ -5,6 +5,9 @@ records: their number (4 bytes), their ids (4 bytes each) and last arrivals (8 b
 split, 0 or the place of a window in that list counted from 1 (2 bytes; 4 if there are many). If the chunk's own window is
 in that list, only the records with its place are in it; otherwise all are. A chunk of schema version 3 or older has an empty
 list, and its own window may be any.
+
+The column `decided` has the index of the class that each record names as its decision (2 bytes); it is empty if the records
+did not decide.
 """
 
 import sqlite3
@@ -12,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import msgspec
 import numpy as np
@@ -22,6 +26,8 @@ from monitor.core.segments import ALL, Chunk, Segment
 from monitor.state.commit_plan import CommitPlan, IdBatch, StoredChunk, WindowName
 
 _ID_BYTES_AT_ONCE = 1 << 19
+_DECIDED = "<u2"
+"""No model has 65,536 classes."""
 
 
 def checksum(content: bytes, *beside: str | float | bytes) -> int:
@@ -64,15 +70,17 @@ class WindowTable:
             (model,),
         ).fetchall()
         for (number,) in numbers:
-            window, arrived, newest, records, crc, content, segments = self._connection.execute(
-                "SELECT window, arrived, newest, records, crc, content, segments FROM chunks WHERE id = ?", (number,)
+            window, arrived, newest, records, crc, content, segments, decided = self._connection.execute(
+                "SELECT window, arrived, newest, records, crc, content, segments, decided FROM chunks WHERE id = ?",
+                (number,),
             ).fetchone()
-            if crc != _crc_or_none(window, arrived, newest, records, content, segments):
+            if crc != _crc_or_none(window, arrived, newest, records, (content, segments, decided)):
                 yield number
             elif window in windows:
                 at = np.frombuffer(content, dtype="<f8", count=records)
                 vectors = np.frombuffer(content, dtype="<f4", offset=8 * records).reshape(records, -1)
-                chunk = Chunk(arrived, at, vectors, *_memberships(windows[window], records))
+                named = np.frombuffer(decided, dtype=_DECIDED).astype(np.int32) if decided else None
+                chunk = Chunk(arrived, at, vectors, *_memberships(windows[window], records), named)
                 yield _with_segments(
                     StoredChunk(chunk, np.full(len(chunk.segments), arrived), number), segments, windows
                 )
@@ -124,10 +132,12 @@ class WindowTable:
             segments = struct.pack("<I", len(numbers)) + b"".join(
                 (numbers.tobytes(), stored.arrivals.astype("<f8").tobytes(), codes.tobytes())
             )
-        crc = _crc(window, chunk.arrived, newest, records, content, segments)
+        decided = b"" if chunk.decided is None else chunk.decided.astype(_DECIDED).tobytes()
+        crc = _crc(window, chunk.arrived, newest, records, (content, segments, decided))
         cursor = self._connection.execute(
-            "INSERT INTO chunks(id, window, arrived, newest, records, crc, content, segments) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (stored.number or None, window, chunk.arrived, newest, records, crc, content, segments),
+            "INSERT INTO chunks(id, window, arrived, newest, records, crc, content, segments, decided)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (stored.number or None, window, chunk.arrived, newest, records, crc, content, segments, decided),
         )
         return int(cursor.lastrowid or 0)
 
@@ -185,7 +195,9 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
             code = one.codes[rows, old]
             codes[start + rows, column[code]] = place[code]
     at, vectors = (np.concatenate([getattr(one, name) for one in chunks]) for name in ("at", "vectors"))
-    return Chunk(chunks[-1].arrived, at, vectors, tuple(segments), codes)
+    decided = [one.decided for one in chunks if one.decided is not None]
+    named = np.concatenate(decided) if len(decided) == len(chunks) else None
+    return Chunk(chunks[-1].arrived, at, vectors, tuple(segments), codes, named)
 
 
 def _split_of(segment: Segment) -> tuple[str, ...]:
@@ -203,20 +215,20 @@ def check_windows(connection: sqlite3.Connection) -> None:
         raise ValueError("some chunks belong to no window")
 
 
-def _crc(window: int, arrived: float, newest: float, records: int, content: bytes, segments: bytes) -> int:
+def _crc(window: int, arrived: float, newest: float, records: int, contents: Sequence[bytes]) -> int:
+    """Return the checksum of a row; an empty content adds nothing, so that rows of older versions stay valid."""
     head = zlib.crc32(struct.pack("<qddq", window, arrived, newest, records))
-    return zlib.crc32(segments, zlib.crc32(content, head))
+    return reduce(lambda crc, content: zlib.crc32(content, crc), contents, head)
 
 
 def _crc_or_none(
-    window: int, arrived: object, newest: object, records: object, content: object, segments: object
+    window: int, arrived: object, newest: object, records: object, contents: Sequence[object]
 ) -> int | None:
     """Return the checksum of a row as read: a flipped bit may also change the type of a value."""
     if not (isinstance(arrived, float) and isinstance(newest, float) and isinstance(records, int)):
         return None
-    if not (isinstance(content, bytes) and isinstance(segments, bytes)):
-        return None
-    return _crc(window, arrived, newest, records, content, segments)
+    parts = [content for content in contents if isinstance(content, bytes)]
+    return _crc(window, arrived, newest, records, parts) if len(parts) == len(contents) else None
 
 
 def _segment(text: str) -> Segment:

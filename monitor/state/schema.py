@@ -98,6 +98,10 @@ STEPS: tuple[str, ...] = (
     DROP TABLE totals;
     DELETE FROM checksums WHERE name = 'totals';
     """,
+    # The decisions that records name; empty where they do not decide, and in older chunks.
+    """
+    ALTER TABLE chunks ADD COLUMN decided BLOB NOT NULL DEFAULT x'';
+    """,
 )
 
 

@@ -62,6 +62,7 @@ def _model(report: Report) -> dict[str, Any]:
             "records": reference.records,
             "accuracy": reference.accuracy,
             "temperature": reference.temperature,
+            "decides": reference.decision.text(reference.classes),
         },
         "input": {
             "rejected_share": records.rejected_share,
@@ -69,6 +70,7 @@ def _model(report: Report) -> dict[str, Any]:
             "one_hot": records.one_hot,
             "constant": records.constant,
             "hints": records.hints,
+            "referred": records.referred,
         },
         "failed_estimators": dict(report.errors),
         "segments_limit": report.most_segments,
@@ -213,6 +215,7 @@ def _reference(reference: Reference) -> dict[str, Any]:
             {"class": name, "records": records, "right": right, "predicted": predicted}
             for name, records, right, predicted in classes
         ],
+        "decides": numbers.decision.text(reference.classes),
         "records": numbers.records,
         "right": numbers.right,
         "accuracy": numbers.accuracy,

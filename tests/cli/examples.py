@@ -18,12 +18,22 @@ def prepare(folder: Path) -> None:
         shutil.copy(files[of], folder / name)
     for name in ("validation", "labelled"):
         _as_columns(folder / f"{name}.jsonl", folder / f"{name}.csv")
+    _screening(folder / "screening.jsonl")
     shutil.copy(files["config"], folder / "config.yaml")
     words = ["--input", folder / "validation.jsonl", "--classes", ",".join(CLASSES), "--model", "density"]
     made = ["calibrate", *words, "--model-version", "2.1", "--output", folder / "density.ref"]
     assert main([str(word) for word in made]) == 0
     watch = ["watch", folder / "inbox", "--reference", folder / "density.ref", "--state", folder / "state", "--once"]
     assert main([str(word) for word in watch]) == 0
+
+
+def _screening(path: Path) -> None:
+    """Write labelled records of a model of two classes."""
+    shares = [place / 500 for place in range(500)]
+    lines = (
+        {"probs": [1 - p, p], "label": "cancer" if place % 10 < 10 * p else "healthy"} for place, p in enumerate(shares)
+    )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 def _as_columns(lines: Path, table: Path) -> None:

@@ -35,9 +35,9 @@ def reference() -> Reference:
 def write(tmp_path: Path, reference: Reference) -> Write:
     """Write a configuration, by default a small one that is right, beside its reference; more text is added to it."""
 
-    def write(more: str = "", base: str = BASE) -> Path:
+    def write(more: str = "", base: str = BASE, *, other_reference: Reference = reference) -> Path:
         (tmp_path / "inbox").mkdir(exist_ok=True)
-        reference.save(tmp_path / "density.ref")
+        other_reference.save(tmp_path / "density.ref")
         file = tmp_path / "config.yaml"
         file.write_text(base + more, encoding="utf-8")
         return file

@@ -9,6 +9,7 @@ from monitor.config.references import load_models
 from monitor.errors import ConfigError
 from monitor.reference.reference import Reference
 from tests.config.conftest import BASE, Write
+from tests.strategies import synthetic
 
 
 def _error_of(file: Path) -> list[str]:
@@ -51,6 +52,36 @@ def test_all_references_that_do_not_fit_are_reported_at_once(write: Write) -> No
         reported[5] == "15: models[3].reference: expected a reference made for model 'other', found one for 'density'"
     )
     assert reported[6:] == [" 6 problems"]
+
+
+def test_a_device_that_decides_in_another_way_is_refused_with_what_to_do(write: Write) -> None:
+    """Without the setting the reference decides."""
+    outputs, labels = synthetic(60, 2, seed=1)
+    argmax, threshold, field = (
+        Reference.calibrate(outputs, labels, model="density", classes=("healthy", "cancer"), decide=decide)
+        for decide in ("argmax", "cancer=0.13", labels)
+    )
+    again = "run `cpcmon calibrate` again with"
+    for reference, setting, wanted in (
+        (threshold, "cancer=0.13", None),
+        (threshold, "cancer=0.130", None),
+        (threshold, "cancer=0.2", f"'cancer=0.2': {again} --decide-at cancer=0.2, or set decide to cancer=0.13"),
+        (threshold, "argmax", f"'argmax': {again} --decide argmax, or set decide to cancer=0.13"),
+        (threshold, "field", f"'field': {again} --decide-field FIELD, or set decide to cancer=0.13"),
+        (threshold, "cyst=0.2", "expected one of the classes healthy and cancer, found 'cyst'"),
+        (argmax, "argmax", None),
+        (argmax, "cancer=0.5", "expected 'argmax', as the reference was made, found 'cancer=0.5'"),
+    ):
+        file = write(f"    decide: {setting}\n", other_reference=reference)
+        if wanted is None:
+            assert load_models(read_config(file))
+        else:
+            (line, _) = _error_of(file)
+            assert line.startswith("7: models[0].decide: expected ")
+            assert wanted in line
+    for setting in ("", "    decide: field\n"):
+        (line, _) = _error_of(write(setting, other_reference=field))
+        assert "sources[0].fields.predicted: expected the field of the decision, found none" in line
 
 
 def test_windows_that_may_take_too_much_memory_are_rejected(write: Write) -> None:

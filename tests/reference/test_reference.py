@@ -11,6 +11,7 @@ import pytest
 from monitor import CpcmonError, Estimate, InvalidInput, InvalidReference, NoEstimate, Reference, UsageError, estimate
 from monitor.core.decisions import Decision
 from monitor.core.estimate import Why
+from monitor.reference.summary import Concern
 from tests.strategies import synthetic
 
 
@@ -154,6 +155,19 @@ def test_how_the_device_decides_is_saved(tmp_path: Path) -> None:
     resealed(tmp_path / "m.ref", '"decision": "field"', '"decision": "healthy=1.5"')
     with pytest.raises(InvalidReference, match=r"format 1 or 2, found decision: expected a threshold above 0"):
         Reference.load(tmp_path / "m.ref")
+
+
+def test_a_device_that_gives_up_accuracy_on_purpose_is_no_concern() -> None:
+    """Nearly everybody is called, so that no case is missed; with swapped classes it is one all the same."""
+    probabilities, labels = synthetic(600, 2, seed=1)
+    for decide, swapped, wanted in (
+        ("0=0.01", False, set()),
+        ("argmax", True, {Concern.BELOW_LARGEST_CLASS}),
+        ("0=0.4", True, {Concern.CLASSES_MIXED_UP}),
+    ):
+        truth = 1 - labels if swapped else labels
+        summary = Reference.calibrate(probabilities, truth, model="m", decide=decide).summary
+        assert set(summary.warnings()) - {Concern.TEMPERATURE_AT_BOUND} == wanted
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,8 @@ def test_counters_are_0_before_the_first_event() -> None:
         for event in events:
             assert found[f"cpcmon_source_events_total{{event={event},source={source}}}"] == 0
     for model in ("density", "triage"):
-        for name in ("normalised", "argmax_mismatch", "future", "other_version", "unstored_segment", "late", "evicted"):
+        names = ("normalised", "argmax_mismatch", "future", "referred", "other_version", "unstored_segment", "late")
+        for name in (*names, "evicted"):
             assert found[f"cpcmon_records_{name}_total{{model={model}}}"] == 0
         for name in ("evaluations", "evaluation_failures", "scheduler_missed", "scheduler_skipped"):
             assert found[f"cpcmon_{name}_total{{model={model}}}"] == 0

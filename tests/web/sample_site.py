@@ -90,7 +90,9 @@ def sample_report() -> Report:
     dead = SegmentReport(
         (("site", "Dresden"),), 88, WindowState.WARMING, last_record_at=NOW - 20.0, state_since=NOW - HOUR
     )
-    problems = InputFacts(rejected_share=0.012, hints=("12 rejected records look like percentages: divide by 100",))
+    problems = InputFacts(
+        rejected_share=0.012, hints=("12 rejected records look like percentages: divide by 100",), referred=1_234
+    )
     return Report(MODEL, NOW - 4.0, 0.031, facts, (*segments, dead), problems, 200, {}, 500)
 
 

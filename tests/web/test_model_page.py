@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
+from monitor.core.decisions import Decision
 from monitor.core.estimate import Estimate, NoEstimate, Why, WindowState
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.history import Series, Span
@@ -311,6 +312,16 @@ def test_input_problems_and_hints_are_shown() -> None:
     text = text_of(model_page, site_of({"density": problems}), name="density")
     for expected in ("<li>hint</li>", "the sender may send the answer", "may be stuck", "20.0%"):
         assert expected in text
+
+
+def test_how_the_device_decides_is_shown_unless_by_argmax() -> None:
+    for decision, words in ((Decision.at(1, 0.13), "malignant at 0.13 or above"), (Decision(), None)):
+        report = three_models()["triage"]
+        assert report.reference is not None
+        report = replace(report, reference=replace(report.reference, decision=decision))
+        text = text_of(model_page, site_of({"triage": report}), name="triage")
+        assert ("The device decides" in text) == (words is not None)
+        assert (words or "") in text
 
 
 def test_hostile_names_are_escaped() -> None:
