@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from monitor.core.ensemble import (
     CalibratedEstimator,
+    Ensemble,
     Estimates,
     Failed,
     Measured,
     Variants,
     calibrate_all,
-    estimate_all,
     measure_vectors,
     side_by_side,
 )
@@ -83,6 +83,10 @@ class Calibration:
     temperature: float
     estimators: tuple[CalibratedEstimator, ...] = field(repr=False)
     intervals: IntervalTables = field(repr=False)
+    _ensembles: dict[tuple[tuple[str, str], ...], Ensemble] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """By variants, of which there are few choices."""
 
     @property
     def accuracy(self) -> float:
@@ -127,10 +131,11 @@ class Calibration:
 
         With `failed`, it is called for each estimator that fails, and the others still return results.
         """
-        found, disagreement = estimate_all(self.estimators, variants or {}, windows, failed)
+        ensemble = self._ensemble(variants or {})
+        found, disagreement = ensemble.estimate(windows, failed)
         lower, upper, chance = self.intervals.bounds(found.names, found.accuracy, found.records)
         return WindowEstimates(
-            (*(one.form.name for one in self.estimators), CONSENSUS),
+            ensemble.names,
             found.records,
             found.accuracy,
             found.unclipped,
@@ -142,6 +147,13 @@ class Calibration:
             disagreement,
             chance,
         )
+
+    def _ensemble(self, variants: Variants) -> Ensemble:
+        chosen = tuple(sorted(variants.items()))
+        found = self._ensembles.get(chosen)
+        if found is None:
+            found = self._ensembles[chosen] = Ensemble(self.estimators, variants)
+        return found
 
 
 def calibrate(

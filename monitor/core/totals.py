@@ -4,7 +4,7 @@ The contributions of a record are rounded to fixed point and are the same whenev
 are measured with it. So the order of additions and subtractions makes no difference.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -326,6 +326,11 @@ class Gauge:
         cell = self.grids[stream].cell(comparable.ravel()[hits])
         return Steps(hits % records, cell, means.ravel()[hits], int(np.searchsorted(hits, records)), confidence, sets)
 
+    @property
+    def places(self) -> Mapping[str, slice]:
+        """The totals of each estimator by name."""
+        return self._slices
+
     def place_of(self, one: CalibratedEstimator) -> slice:
         """Return the totals of an estimator."""
         if one.form.name not in self._slices:
@@ -338,7 +343,9 @@ class Gauge:
         changed[self._filled] = records - changed[self._filled]
         changed[self._sure] = changed[[_CONFIDENCE, _CONFIDENCE + 1] * 2] - changed[self._sure]
         ones = self._ones * np.maximum(records, 1)
-        means = np.asarray(changed / ones)
+        means = np.empty((len(changed) + 1, len(records)))
+        means[-1] = np.nan
+        np.divide(changed, ones, out=means[:-1])
         # numpy rounds totals above 2**53 before it divides; those of sets are rounded once.
         large = np.flatnonzero(records > (1 << 53) // FIXED_POINT)
         if len(large):
@@ -583,6 +590,10 @@ class MeasuredWindows:
     def means(self, one: CalibratedEstimator) -> Floats:
         """Return the means of an estimator's contributions, shape (contributions, windows)."""
         return self._means[self.gauge.place_of(one)]
+
+    def all_means(self) -> tuple[Floats, Mapping[str, slice]]:
+        """Return the means of all estimators, behind them a row of NaN; and the rows of each form."""
+        return self._means, self.gauge.places
 
     def estimate(self, index: int = 0, failed: Failed | None = None) -> WindowEstimate:
         """Return all estimates of one window."""

@@ -16,6 +16,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from monitor.core.estimators.base import Line
 from monitor.core.scores import Cells, Floats, LabelledOutputs, Scores, Singles
 
 
@@ -66,6 +67,11 @@ class _Plain(Conformal):
         elif self.empty_sets is EmptySets.TOP:
             mean_score = mean_score + confidence_if_empty
         return np.asarray(mean_score)
+
+    def line(self) -> Line | None:
+        """Return the same as a line; None if empty sets are skipped."""
+        weights = {EmptySets.TOP: 1.0, EmptySets.ZERO: 0.0}
+        return Line(weight=weights[self.empty_sets], row=3) if self.empty_sets in weights else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,10 @@ class AnchoredAtAccuracy(_Anchored):
         """Return the fixed mean."""
         del mean_confidence
         return self.anchor
+
+    def line(self) -> Line:
+        """Return the estimate as a line."""
+        return Line(self.accuracy, self.anchor)
 
 
 @dataclass(frozen=True, slots=True)
