@@ -233,7 +233,7 @@ TOO_FEW_RECORDS, ALL_SETS_EMPTY, ERROR = (
 # The accuracy of a reference changed by less than 1; anything else is not an accuracy, a percentage for example.
 # These are arrays, because numpy converts a number at every call.
 _LOWEST, _HIGHEST = np.array(-1.0), np.array(2.0)
-_ZERO, _ONE = np.array(0.0), np.array(1.0)
+_ZERO, _ONE, _THREE, _FOUR = np.array(0.0), np.array(1.0), np.array(3.0), np.array(4.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -410,7 +410,7 @@ def combine(accuracies: Floats) -> tuple[Floats, Floats]:
     # NaN is sorted last.
     spread = rising[5] - rising[0]
     # The lower quartile of six is a quarter of the way from the second to the third.
-    lower = (rising[1] * 3.0 + rising[2]) / 4.0
+    lower = (rising[1] * _THREE + rising[2]) / _FOUR
     np.putmask(lower, np.isnan(spread), np.nan)
     return lower, spread
 

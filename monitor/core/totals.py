@@ -41,8 +41,12 @@ CELLS = 448
 _BELOW = 192
 """Cells of the curve below the threshold at which its range was chosen. Fewer are rebuilt more often, more cost more."""
 
-_FINER = 1 << 30
+# These numbers are arrays, because numpy converts a number at every call.
+_FINER = np.array(1 << 30)
 """The extra resolution of confidence remainders."""
+_ONES = np.array(FIXED_POINT)
+_HALF, _NONE, _ONE, _EPSILON = np.array(0.5), np.array(0), np.array(1), np.array(1e-9)
+_FIRST_RANK = np.array(1.0)
 
 # A block of probabilities as float64, with its logarithms, fits in the CPU cache.
 _BLOCK_ELEMENTS = 1 << 17
@@ -55,6 +59,12 @@ _CLOSE = 1e-6
 _PIECE = 1 << 13
 
 _COUNT, _CONFIDENCE, _REMAINDER, _FIRST = 0, 1, 3, 5
+_WHOLE = np.array([[_COUNT, _CONFIDENCE], [_COUNT, _CONFIDENCE + 1]])
+"""The totals of all records of which those of filled sets are a part, by stream."""
+_MOST_EXACT = np.array((1 << 53) // FIXED_POINT)
+
+STREAMS = np.array([[0], [1]])
+"""Raw and scaled, as a column."""
 
 
 class _LateScores(Scores):
@@ -114,7 +124,11 @@ class Gauge:
         self.grids = tuple(ThresholdGrid(some) for some in ranked)
         self.cells = tuple(min(CELLS, grid.cells - 1) for grid in self.grids)
         """The cells of a window's curve, by stream. Cell 0 of the grid is below every threshold."""
-        self._places = [np.searchsorted(grid.thresholds, some) for grid, some in zip(self.grids, ranked, strict=True)]
+        # By rank from 1, first raw, then scaled.
+        ranks = len(ranked[0])
+        self._ranks, self._last_rank, self._levels = np.array(ranks), np.array(float(ranks)), np.array(ranks + 1.0)
+        above = [np.searchsorted(grid.thresholds, some) + 1 for grid, some in zip(self.grids, ranked, strict=True)]
+        self._above = np.concatenate([[0], *above])
         self._log_floor = float(np.log(np.array([FLOOR]))[0])
         self._cuts = [
             _cut(calibration, some, scaled=scaled) for scaled, some in zip((False, True), ranked, strict=True)
@@ -145,11 +159,11 @@ class Gauge:
         for one in calibration.estimators:
             if isinstance(one.estimator, Conformal):
                 self._slices[one.form.name] = (self.moving if _moves(one) else self._sets)[one.form.scaled]
-        # For means of sets: shares of empty sets instead of others, and their confidences. Sizes and shares are counts.
+        # For means of sets: sizes and shares are counts; mean scores and confidences are rounded once.
         sets = np.array([some.start for some in (*self._sets, *self.moving)])
-        self._filled, self._sure = sets + 2, sets + 3
         self._ones = np.full((self.totals, 1), FIXED_POINT)
         self._ones[np.concatenate([sets + 1, sets + 2])] = 1
+        self._rounded = np.concatenate([sets, sets + 3])
 
     @property
     def bytes_per_window(self) -> int:
@@ -159,7 +173,7 @@ class Gauge:
     @property
     def bytes_shared(self) -> int:
         """The memory of the shared tables."""
-        return sum(grid.nbytes for grid in self.grids) + sum(places.nbytes for places in self._places)
+        return sum(grid.nbytes for grid in self.grids) + self._above.nbytes
 
     def derive(self, vectors: Singles) -> tuple[Floats, Marks]:
         """Return what is kept of each record: softmax denominators, and marks of the entropies."""
@@ -340,30 +354,34 @@ class Gauge:
     def means(self, totals: Numbers) -> Floats:
         """Return the means of the totals of windows, shape (windows, totals), as the estimators need them, transposed."""
         records, changed = totals[:, _COUNT], totals.T.copy()
-        changed[self._filled] = records - changed[self._filled]
-        changed[self._sure] = changed[[_CONFIDENCE, _CONFIDENCE + 1] * 2] - changed[self._sure]
-        ones = self._ones * np.maximum(records, 1)
+        # The number and confidences of empty sets instead of the others, by threshold and stream.
+        others = changed[self._sets[0].start :].reshape(2, 2, ROWS, -1)[:, :, 2:]
+        np.subtract(changed.take(_WHOLE, axis=0), others, out=others)
+        ones = self._ones * np.maximum(records, _ONE)
         means = np.empty((len(changed) + 1, len(records)))
         means[-1] = np.nan
         np.divide(changed, ones, out=means[:-1])
         # numpy rounds totals above 2**53 before it divides; those of sets are rounded once.
-        large = np.flatnonzero(records > (1 << 53) // FIXED_POINT)
-        if len(large):
-            for place in np.concatenate([self._filled - 2, self._sure]).tolist():
-                pairs = zip(changed[place, large].tolist(), ones[place, large].tolist(), strict=True)
-                means[place, large] = [total / one for total, one in pairs]
+        large = records > _MOST_EXACT
+        if np.count_nonzero(large):
+            some = np.ix_(self._rounded, large)
+            pairs = zip(changed[some].ravel().tolist(), ones[some].ravel().tolist(), strict=True)
+            means[some] = np.reshape([total / one for total, one in pairs], (len(self._rounded), -1))
         return means
 
     def sets(self, stream: int) -> slice:
         """Return the sums of the sets at the fixed threshold of a stream."""
         return self._sets[stream]
 
-    def asked(self, stream: int, confidence: Floats) -> Integers:
-        """Return the first cell above the threshold of cpc_ac in windows with these mean confidences."""
-        places = self._places[stream]
+    def asked(self, stream: int | Integers, confidence: Floats) -> Integers:
+        """Return the first cell above the threshold of cpc_ac in windows with these mean confidences.
+
+        With the column `STREAMS`, for both.
+        """
         # The epsilon absorbs rounding errors.
-        rank = np.ceil(confidence * (len(places) + 1) - 1e-9)
-        return places[np.minimum(np.maximum(rank, 1), len(places)).astype(np.int64) - 1] + 1
+        rank = np.ceil(confidence * self._levels - _EPSILON)
+        rank = np.minimum(np.maximum(rank, _FIRST_RANK), self._last_rank).astype(np.int64)
+        return np.asarray(self._above.take(rank + stream * self._ranks))
 
 
 def _groups(counts: Integers) -> Integers:
@@ -431,6 +449,7 @@ class TotalsTable:
             (self.predicted, 0),
             *((curve, 1) for curve in self.curves),
         ]
+        self._cells = np.array(gauge.cells)[:, None]
         self.low = np.zeros((2, 0), dtype=np.int32)
         """The first cell of each curve, by stream and row; 0 if no range was chosen."""
 
@@ -510,10 +529,12 @@ class TotalsTable:
         np.add.at(flat, place[:first] + 2 * cells, signs[:first])
         np.add.at(flat, place[:first] + 3 * cells, steps.confidence[record] * signs[:first])
 
-    def outside(self, stream: int, rows: Integers, asked: Integers) -> Booleans:
-        """Return which windows cannot answer at a threshold."""
-        cell = asked - self.low[stream, rows]
-        return np.asarray((self.low[stream, rows] > 0) & ((cell < 0) | (cell >= self.gauge.cells[stream])))
+    def cells_at(self, rows: Integers, asked: Integers) -> tuple[Integers, Booleans]:
+        """Return the cells of thresholds in the curves of windows, shape (2, windows), and which are outside of them."""
+        low = self.low.take(rows, axis=1)
+        # A window without a range has no records.
+        cells = (asked - low) * (low > _NONE)
+        return cells, np.asarray((cells < _NONE) | (cells >= self._cells))
 
     def clear(self, stream: int, row: int, asked: int) -> None:
         """Empty a curve, to be rebuilt in a range around a threshold."""
@@ -525,37 +546,36 @@ class TotalsTable:
         for array, _ in self._arrays:
             array[...] = 0
 
-    def totals(self, rows: Integers, asked: Sequence[Integers]) -> Numbers:
-        """Return the totals of windows, with those of sets at a threshold of each by stream."""
-        sets = [self._sets_at(stream, rows, some) for stream, some in enumerate(asked)]
-        return np.concatenate([self.sums[rows], *sets], axis=1)
-
-    def _sets_at(self, stream: int, rows: Integers, asked: Integers) -> Numbers:
-        """Return the totals of the sets at a threshold of each window, shape (windows, 4)."""
-        cells, low = self.gauge.cells[stream], self.low[stream, rows]
-        # A window without a range has no records.
-        cell = np.where(low > 0, asked - low, 0)
+    def sets_at(self, rows: Integers, cells: Integers) -> Numbers:
+        """Return the totals of the sets at a cell of each window by stream, shape (windows, 8)."""
+        found = np.empty((len(rows), 2 * ROWS), dtype=np.int64)
         if len(rows) == 1:
-            return np.asarray(np.add.reduce(self.curves[stream][rows, :, cell[0] :], axis=2))
-        ends = (rows[:, None] * ROWS + np.arange(1, ROWS + 1)) * cells
-        starts = ends - cells + cell[:, None]
-        # Between the end of one and the start of the next everything is summed too, so in the order of the table.
-        order = np.argsort(rows, kind="stable")
-        pairs = np.stack([starts[order], ends[order]], axis=-1).reshape(-1)
-        found = np.zeros((len(rows), ROWS), dtype=np.int64)
-        if len(rows):
-            flat = self.curves[stream].reshape(-1)[pairs[0] : pairs[-1] + 1]
-            found[order] = np.add.reduceat(flat, pairs - pairs[0])[::2].reshape(-1, ROWS)
+            sets = found.reshape(2, ROWS)
+            for stream, curve in enumerate(self.curves):
+                np.add.reduce(curve[rows.item(), :, cells.item(stream) :], axis=1, out=sets[stream])
+        elif len(rows):
+            # Between the end of one and the start of the next everything is summed too, so in the order of the table.
+            order = np.argsort(rows, kind="stable")
+            starts = rows[order, None] * ROWS + np.arange(ROWS)
+            for stream, curve in enumerate(self.curves):
+                pairs = np.empty((len(rows), ROWS, 2), dtype=np.int64)
+                pairs[:, :, 0] = starts * curve.shape[2] + cells[stream, order, None]
+                pairs[:, :, 1] = (starts + 1) * curve.shape[2]
+                places = pairs.reshape(-1)
+                flat = curve.reshape(-1)[places[0] : places[-1] + 1]
+                sums = np.add.reduceat(flat, places - places[0])[::2].reshape(-1, ROWS)
+                found[order, stream * ROWS : (stream + 1) * ROWS] = sums
         return found
 
 
 def mean_confidences(sums: Numbers) -> Floats:
     """Return the mean confidences of windows by stream, correctly rounded; 0 for a window without records."""
-    records = np.maximum(sums[:, _COUNT], 1)
-    whole, left = np.divmod(sums[:, _CONFIDENCE : _CONFIDENCE + 2].T, records)
-    finer, rest = np.divmod(left * _FINER + sums[:, _REMAINDER : _REMAINDER + 2].T, records)
+    columns = sums.T
+    records = np.maximum(columns[_COUNT], _ONE)
+    whole, left = np.divmod(columns[_CONFIDENCE : _CONFIDENCE + 2], records)
+    finer, rest = np.divmod(left * _FINER + columns[_REMAINDER : _REMAINDER + 2], records)
     # What is left after that matters only in being more than nothing: halves of the result are far above it.
-    return np.asarray((whole + (finer + 0.5 * (rest > 0)) / _FINER) / FIXED_POINT)
+    return np.asarray((whole + (finer + _HALF * (rest > _NONE)) / _FINER) / _ONES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -611,9 +631,9 @@ def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
         table.add(measures, *_constant(len(measures.predicted), row))
         tops.append(measures.confidences[0])
     confidences = mean_confidences(table.sums[[row]])
-    asked = [gauge.asked(stream, level) for stream, level in enumerate(confidences)]
+    asked = gauge.asked(STREAMS, confidences)
     for stream in (0, 1):
-        table.clear(stream, row, int(asked[stream][0]))
+        table.clear(stream, row, int(asked[stream, 0]))
     for piece, top in zip(pieces, tops, strict=True):
         floors = [np.full(len(vectors[piece]), table.low[stream, row]) for stream in (0, 1)]
         for rows, both in gauge.steps(vectors[piece], top, denominators[piece], floors):
@@ -621,7 +641,8 @@ def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
                 table.add_sets(stream, steps, *_constant(len(rows), row))
                 table.add_steps(stream, steps, *_constant(len(rows), row))
     rows, predicted = np.array([row]), table.predicted[[row]].astype(np.int64)
-    return MeasuredWindows(gauge, table.totals(rows, asked), confidences, predicted)
+    sets = table.sets_at(rows, table.cells_at(rows, asked)[0])
+    return MeasuredWindows(gauge, np.concatenate([table.sums[rows], sets], axis=1), confidences, predicted)
 
 
 def _constant(records: int, row: int) -> tuple[Integers, Integers]:

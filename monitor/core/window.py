@@ -9,15 +9,15 @@ none expire. Records are measured on demand, all windows together: those that ca
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.scores import MOST_RECORDS, Booleans, Floats, Integers, Singles
-from monitor.core.totals import Gauge, Marks, MeasuredWindows, Numbers, TotalsTable, mean_confidences
+from monitor.core.totals import STREAMS, Gauge, Marks, MeasuredWindows, Numbers, TotalsTable, mean_confidences
 
 Slots = NDArray[np.int32]
 
@@ -515,27 +515,10 @@ Parts = Sequence[Sequence[SlidingWindow]]
 class _Shard:
     """Those of some windows that share records."""
 
-    def __init__(self, records: SharedRecords) -> None:
-        self.records = records
-        self.windows: list[SlidingWindow] = []
-        self._parts: list[int] = []
-        self._rows: list[int] = []
-
-    def add(self, window: SlidingWindow, part: int) -> None:
-        """Add the window of a part."""
-        self.windows.append(window)
-        self._parts.append(part)
-        self._rows.append(window.row)
-
-    @cached_property
-    def rows(self) -> Integers:
-        """The rows of the windows in the totals."""
-        return np.array(self._rows, dtype=np.int64)
-
-    @cached_property
-    def parts(self) -> Integers:
-        """The parts of the windows."""
-        return np.array(self._parts, dtype=np.int64)
+    def __init__(self, records: SharedRecords, windows: list[SlidingWindow], parts: list[int]) -> None:
+        self.records, self.windows, self.parts = records, windows, parts
+        self.rows = np.array([window.row for window in windows])
+        self.cells: Integers = self.rows
 
 
 class _Merged:
@@ -543,45 +526,52 @@ class _Merged:
 
     def __init__(self, gauge: Gauge, parts: Parts) -> None:
         self._gauge, self._parts = gauge, len(parts)
-        shards: dict[int, _Shard] = {}
-        for part, windows in enumerate(parts):
-            for window in windows:
-                shard = shards.get(id(window.records))
-                if shard is None:
-                    shard = shards[id(window.records)] = _Shard(window.records)
-                shard.add(window, part)
-        self._shards = list(shards.values())
+        shards: dict[SharedRecords, tuple[list[SlidingWindow], list[int]]] = defaultdict(lambda: ([], []))
+        for part, some in enumerate(parts):
+            for window in some:
+                windows, places = shards[window.records]
+                windows.append(window)
+                places.append(part)
+        self._shards = [_Shard(records, *both) for records, both in shards.items()]
+        # One shard that has every part once needs no merging.
+        self._alone = len(shards) == 1 and self._shards[0].parts == list(range(len(parts)))
 
     def measure_some(self, limit: int) -> bool:
         """Measure some of what is missing; return whether there is more."""
         if any(shard.records.measure_some(limit) for shard in self._shards):
             return True
-        sums = self._total(self._gauge.sums, lambda shard: shard.records.table.sums[shard.rows])
-        self._confidences = mean_confidences(sums)
-        self._asked = [self._gauge.asked(stream, level) for stream, level in enumerate(self._confidences)]
+        gauge = self._gauge
+        self._sums = self._total(gauge.sums, lambda shard: shard.records.table.sums.take(shard.rows, axis=0))
+        self._confidences = mean_confidences(self._sums)
+        every = gauge.asked(STREAMS, self._confidences)
         more = False
         for shard in self._shards:
-            for stream, asked in enumerate(self._asked):
-                wanted = asked[shard.parts]
-                for index in shard.records.table.outside(stream, shard.rows, wanted).nonzero()[0].tolist():
-                    shard.records.rebuild(stream, shard.windows[index], int(wanted[index]))
-                    more = True
+            asked = every if self._alone else every[:, shard.parts]
+            shard.cells, outside = shard.records.table.cells_at(shard.rows, asked)
+            if np.count_nonzero(outside):
+                more = True
+                for stream, index in np.argwhere(outside).tolist():
+                    shard.records.rebuild(stream, shard.windows[index], int(asked[stream, index]))
         return more
 
     def measured(self) -> MeasuredWindows:
         """Return the totals after everything was measured."""
-        totals = self._total(
-            self._gauge.totals,
-            lambda shard: shard.records.table.totals(shard.rows, [asked[shard.parts] for asked in self._asked]),
-        )
-        if totals[:, 0].max(initial=0) > MOST_RECORDS:
-            found = totals[:, 0].max()
+        records = self._sums[:, 0]
+        if np.count_nonzero(records > MOST_RECORDS):
+            found = records.max()
             raise OverflowError(f"totals: expected at most {MOST_RECORDS:,} records together, found {found:,}")
-        classes = self._gauge.calibration.classes
-        predicted = self._total(classes, lambda shard: shard.records.table.predicted[shard.rows])
-        return MeasuredWindows(self._gauge, totals, self._confidences, predicted)
+        gauge = self._gauge
+        sets = self._total(gauge.totals - gauge.sums, lambda one: one.records.table.sets_at(one.rows, one.cells))
+        totals = np.concatenate([self._sums, sets], axis=1)
+        predicted = self._total(
+            gauge.calibration.classes,
+            lambda one: one.records.table.predicted.take(one.rows, axis=0).astype(np.int64),
+        )
+        return MeasuredWindows(gauge, totals, self._confidences, predicted)
 
-    def _total(self, width: int, of: Callable[[_Shard], Integers]) -> Numbers:
+    def _total(self, width: int, of: Callable[[_Shard], Numbers]) -> Numbers:
+        if self._alone:
+            return of(self._shards[0])
         total = np.zeros((self._parts, width), dtype=np.int64)
         for shard in self._shards:
             total[shard.parts] += of(shard)
