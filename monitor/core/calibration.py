@@ -132,16 +132,17 @@ class Calibration:
         With `failed`, it is called for each estimator that fails, and the others still return results.
         """
         ensemble = self._ensemble(variants or {})
-        found, disagreement = ensemble.estimate(windows, failed)
-        lower, upper, chance = self.intervals.bounds(found.names, found.accuracy, found.records)
+        columns, why, disagreement = ensemble.estimate(windows, failed)
+        lower, upper, chance = self.intervals.bounds(ensemble.full_names, columns[0], windows.records)
+        accuracy, unclipped, sizes, empty = columns
         return WindowEstimates(
             ensemble.names,
-            found.records,
-            found.accuracy,
-            found.unclipped,
-            found.set_size,
-            found.empty_share,
-            found.why,
+            windows.records,
+            accuracy,
+            unclipped,
+            sizes,
+            empty,
+            why,
             lower,
             upper,
             disagreement,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
 from monitor.core.estimators.base import Line
-from monitor.core.estimators.conformal import Conformal
+from monitor.core.estimators.conformal import Conformal, place_at
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs, Singles, UpperScores, in_blocks
 
 Failed = Callable[[str, Exception, int], None]
@@ -279,58 +279,68 @@ class Forms:
         self._others = [row for row, line in enumerate(self._lines) if line is None]
         # Behind them the consensus.
         lines = [line or Line() for line in (*self._lines, None)]
-        columns = np.array([(line.weight, line.anchor, line.accuracy) for line in lines]).T[:, :, None]
-        self._weight, self._anchor, self._accuracy = columns.copy()
+        self._moving = [(row, line.anchor) for row, line in enumerate(lines) if isinstance(line.anchor, np.ndarray)]
+        self._scaled = [self.ready[row].form.scaled for row, _ in self._moving]
+        self._ranks = np.array([(len(anchor) + 1.0,) for _, anchor in self._moving])
+        fixed = [0.0 if isinstance(line.anchor, np.ndarray) else line.anchor for line in lines]
+        self._weight, self._anchor, self._accuracy = (
+            np.array(some)[:, None]
+            for some in ([line.weight for line in lines], fixed, [line.accuracy for line in lines])
+        )
         self._places: tuple[Mapping[str, slice] | None, Integers] = None, np.empty(0, dtype=np.int64)
 
     def estimates(self, windows: Measured, failed: Failed | None = None) -> Estimates:
         """Return the estimates of measured windows; with `failed`, a failing estimator does not affect the others."""
         columns, why, _ = self.columns(windows, failed)
-        return _estimates(tuple(one.form.full_name for one in self.ready), windows.records, columns[:, :-1], why[:-1])
+        accuracy, unclipped, sizes, empty = columns[:, :-1]
+        names = tuple(one.form.full_name for one in self.ready)
+        return Estimates(names, windows.records, accuracy, unclipped, sizes, empty, why[:-1])
 
     def columns(self, windows: Measured, failed: Failed | None) -> tuple[Floats, Codes, bool]:
         """Return accuracies, unclipped, set sizes and shares of empty sets, shape (4, estimators, windows); and `why`.
 
         With one more row, for the consensus. The last is whether all windows have all estimates.
         """
-        ready, records = self.ready, windows.records
+        records = windows.records
         filled = np.count_nonzero(records)
         errors: dict[int, Exception] = {}
-        if filled:
-            columns = self._values(windows)
-            for row in self._others:
-                one = ready[row]
-                try:
-                    confidence = windows.mean_confidence(scaled=one.form.scaled)
-                    columns[1, row] = one.estimator.estimate(windows.means(one), confidence)
-                except Exception as error:
-                    if failed is None:
-                        raise
-                    errors[row] = error
-        else:
-            columns = np.full((4, len(ready) + 1, len(records)), np.nan)
-        why = np.zeros(columns.shape[1:], dtype=np.uint8)
-        _, values, sizes, empty = columns[:, :-1]
+        columns = self._values(windows) if filled else np.full((4, len(self.ready) + 1, len(records)), np.nan)
+        for row in self._others if filled else ():
+            one = self.ready[row]
+            try:
+                confidence = windows.mean_confidence(scaled=one.form.scaled)
+                columns[1, row] = one.estimator.estimate(windows.means(one), confidence)
+            except Exception as error:
+                if failed is None:
+                    raise
+                errors[row] = error
+        why, values = np.zeros(columns.shape[1:], dtype=np.uint8), columns[1, :-1]
         # False for NaN.
         valid = (values >= _LOWEST) & (values <= _HIGHEST)
-        complete = np.count_nonzero(valid) == valid.size and filled == len(records)
+        complete = filled == len(records) and np.count_nonzero(valid) == valid.size
         if not complete:
-            codes = why[:-1]
-            codes[~valid] = ERROR
-            codes[np.isnan(values) & (empty == 1.0)] = ALL_SETS_EMPTY
-            codes[:, records == 0] = TOO_FEW_RECORDS
-            for row in np.flatnonzero((codes == ERROR).any(axis=1)).tolist():
-                wrong = codes[row] == ERROR
-                name, found = ready[row].form.full_name, values[row, wrong][0]
-                problem = errors.get(row) or ArithmeticError(f"{name}: expected an accuracy from 0 to 1, found {found}")
-                if failed is None:
-                    raise problem
-                failed(name, problem, int(np.count_nonzero(wrong)))
-            values[codes != 0] = np.nan
-            without = (codes == ERROR) | (codes == TOO_FEW_RECORDS)
-            sizes[without] = empty[without] = np.nan
+            why[:-1][~valid] = ERROR
+            self._explain(columns[1:, :-1], why[:-1], records, errors, failed)
         np.minimum(_ONE, np.maximum(_ZERO, columns[1]), out=columns[0])
         return columns, why, complete
+
+    def _explain(
+        self, columns: Floats, why: Codes, records: Integers, errors: Mapping[int, Exception], failed: Failed | None
+    ) -> None:
+        """Complete the reasons, report the failures, and remove what is no estimate."""
+        values, sizes, empty = columns
+        why[np.isnan(values) & (empty == 1.0)] = ALL_SETS_EMPTY
+        why[:, records == 0] = TOO_FEW_RECORDS
+        for row in np.flatnonzero((why == ERROR).any(axis=1)).tolist():
+            wrong = why[row] == ERROR
+            name, found = self.ready[row].form.full_name, values[row, wrong][0]
+            problem = errors.get(row) or ArithmeticError(f"{name}: expected an accuracy from 0 to 1, found {found}")
+            if failed is None:
+                raise problem
+            failed(name, problem, int(np.count_nonzero(wrong)))
+        values[why != 0] = np.nan
+        without = (why == ERROR) | (why == TOO_FEW_RECORDS)
+        sizes[without] = empty[without] = np.nan
 
     def _values(self, windows: Measured) -> Floats:
         """Return new columns, with the estimates of all lines; NaN for the others and for the consensus."""
@@ -342,6 +352,10 @@ class Forms:
         values *= self._weight
         values += columns[0]
         values -= self._anchor
+        if self._moving:
+            levels = np.array([windows.mean_confidence(scaled=scaled) for scaled in self._scaled])
+            for (row, anchor), place in zip(self._moving, place_at(levels, self._ranks), strict=True):
+                values[row] -= anchor.take(place, mode="clip")
         values += self._accuracy
         return columns
 
@@ -374,11 +388,6 @@ def _line(estimator: Estimator) -> Line | None:
 def estimate_forms(ready: Iterable[CalibratedEstimator], windows: Measured) -> Estimates:
     """Return the estimates of measured windows."""
     return Forms(ready).estimates(windows)
-
-
-def _estimates(names: tuple[str, ...], records: Integers, columns: Floats, why: Codes) -> Estimates:
-    accuracy, unclipped, set_size, empty_share = columns
-    return Estimates(names, records, accuracy, unclipped, set_size, empty_share, why)
 
 
 def results_of(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
@@ -427,10 +436,10 @@ class Ensemble:
         self._members = np.array([place[member] for member in MEMBERS])
         self._rows = [*(place[one.form.full_name] for one in chosen), -1] if len(place) > len(default) else None
         self.names = (*(one.form.name for one in chosen), CONSENSUS)
-        self._full_names = (*(one.form.full_name for one in chosen), CONSENSUS)
+        self.full_names = (*(one.form.full_name for one in chosen), CONSENSUS)
 
-    def estimate(self, windows: Measured, failed: Failed | None = None) -> tuple[Estimates, Floats]:
-        """Return the estimates in the chosen variants, then the consensus, by full name; and the disagreement."""
+    def estimate(self, windows: Measured, failed: Failed | None = None) -> tuple[Floats, Codes, Floats]:
+        """Return the columns of `Estimates` in the chosen variants, then the consensus; their `why`; the disagreement."""
         columns, why, complete = self._forms.columns(windows, failed)
         consensus, spread = combine(columns[0].take(self._members, axis=0))
         columns[:2, -1] = consensus
@@ -440,4 +449,4 @@ class Ensemble:
             why[-1] = reasons[(reasons != 0).argmax(axis=0), np.arange(len(spread))]
         if self._rows is not None:
             columns, why = columns[:, self._rows], why[self._rows]
-        return _estimates(self._full_names, windows.records, columns, why), spread
+        return columns, why, spread

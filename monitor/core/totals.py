@@ -44,9 +44,9 @@ _BELOW = 192
 # These numbers are arrays, because numpy converts a number at every call.
 _FINER = np.array(1 << 30)
 """The extra resolution of confidence remainders."""
-_ONES = np.array(FIXED_POINT)
-_HALF, _NONE, _ONE, _EPSILON = np.array(0.5), np.array(0), np.array(1), np.array(1e-9)
-_FIRST_RANK = np.array(1.0)
+_HALVES, _ONES = np.array(2.0 * _FINER), np.array(float(FIXED_POINT))
+_NONE, _ONE, _TWO = np.array(0), np.array(1), np.array(2)
+_FIRST_RANK, _EPSILON = np.array(1.0), np.array(1e-9)
 
 # A block of probabilities as float64, with its logarithms, fits in the CPU cache.
 _BLOCK_ELEMENTS = 1 << 17
@@ -168,7 +168,7 @@ class Gauge:
     @property
     def bytes_per_window(self) -> int:
         """The memory of one window's totals."""
-        return 8 * (self.sums + ROWS * sum(self.cells) + 1) + 4 * self.calibration.classes
+        return 8 * (self.sums + ROWS * sum(self.cells) + 2) + 4 * self.calibration.classes
 
     @property
     def bytes_shared(self) -> int:
@@ -450,7 +450,7 @@ class TotalsTable:
             *((curve, 1) for curve in self.curves),
         ]
         self._cells = np.array(gauge.cells)[:, None]
-        self.low = np.zeros((2, 0), dtype=np.int32)
+        self.low = np.zeros((2, 0), dtype=np.int64)
         """The first cell of each curve, by stream and row; 0 if no range was chosen."""
 
     def new(self) -> int:
@@ -459,7 +459,7 @@ class TotalsTable:
             rows = self._rows + max(1, self._rows >> 3)
             for array, spare in self._arrays:
                 array.resize((rows + spare, *array.shape[1:]), refcheck=False)
-            self.low = np.concatenate([self.low, np.zeros((2, rows - self._rows), dtype=np.int32)], axis=1)
+            self.low = np.concatenate([self.low, np.zeros((2, rows - self._rows), dtype=np.int64)], axis=1)
             self._free = list(range(rows - 1, self._rows - 1, -1))
             self._rows = rows
         return self._free.pop()
@@ -533,7 +533,7 @@ class TotalsTable:
         """Return the cells of thresholds in the curves of windows, shape (2, windows), and which are outside of them."""
         low = self.low.take(rows, axis=1)
         # A window without a range has no records.
-        cells = (asked - low) * (low > _NONE)
+        cells = (asked - low) * np.minimum(low, _ONE)
         return cells, np.asarray((cells < _NONE) | (cells >= self._cells))
 
     def clear(self, stream: int, row: int, asked: int) -> None:
@@ -575,7 +575,8 @@ def mean_confidences(sums: Numbers) -> Floats:
     whole, left = np.divmod(columns[_CONFIDENCE : _CONFIDENCE + 2], records)
     finer, rest = np.divmod(left * _FINER + columns[_REMAINDER : _REMAINDER + 2], records)
     # What is left after that matters only in being more than nothing: halves of the result are far above it.
-    return np.asarray((whole + (finer + _HALF * (rest > _NONE)) / _FINER) / _ONES)
+    halves = finer * _TWO + np.minimum(rest, _ONE)
+    return np.asarray((whole + halves / _HALVES) / _ONES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -613,7 +614,7 @@ class MeasuredWindows:
 
     def all_means(self) -> tuple[Floats, Mapping[str, slice]]:
         """Return the means of all estimators, behind them a row of NaN; and the rows of each form."""
-        return self._means, self.gauge.places
+        return self.gauge.means(self.totals), self.gauge.places
 
     def estimate(self, index: int = 0, failed: Failed | None = None) -> WindowEstimate:
         """Return all estimates of one window."""

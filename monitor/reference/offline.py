@@ -88,12 +88,12 @@ def evaluate(source: Records, target: Records, chosen: Variants) -> Evaluation:
     ready = calibrate_all(labelled)
     window = measure_vectors(ready, target.vectors, labelled.temperature)
     ensemble = Ensemble(ready, chosen)
-    found, disagreement = ensemble.estimate(window)
+    (accuracies, *_), _, disagreement = ensemble.estimate(window)
     realised = np.argmax(target.vectors, axis=1) == target.labels
     return Evaluation(
         source_accuracy=labelled.accuracy,
         target_accuracy=float(np.mean(realised)),
         temperature=labelled.temperature,
-        estimates={name: or_none(value) for name, value in zip(ensemble.names, found.accuracy[:, 0], strict=True)},
+        estimates={name: or_none(value) for name, value in zip(ensemble.names, accuracies[:, 0], strict=True)},
         disagreement=or_none(disagreement[0]),
     )

@@ -17,7 +17,8 @@ class Line(NamedTuple):
     """
 
     accuracy: float = 0.0
-    anchor: float = 0.0
+    anchor: float | Floats = 0.0
+    """Or one for each calibration score: that of the threshold of `cpc_ac` counts."""
     weight: float = 0.0
     row: int = 0
 
