@@ -289,14 +289,7 @@ class Forms:
         )
         self._places: tuple[Mapping[str, slice] | None, Integers] = None, np.empty(0, dtype=np.int64)
 
-    def estimates(self, windows: Measured, failed: Failed | None = None) -> Estimates:
-        """Return the estimates of measured windows; with `failed`, a failing estimator does not affect the others."""
-        columns, why, _ = self.columns(windows, failed)
-        accuracy, unclipped, sizes, empty = columns[:, :-1]
-        names = tuple(one.form.full_name for one in self.ready)
-        return Estimates(names, windows.records, accuracy, unclipped, sizes, empty, why[:-1])
-
-    def columns(self, windows: Measured, failed: Failed | None) -> tuple[Floats, Codes, bool]:
+    def columns(self, windows: Measured, failed: Failed | None = None) -> tuple[Floats, Codes, bool]:
         """Return accuracies, unclipped, set sizes and shares of empty sets, shape (4, estimators, windows); and `why`.
 
         With one more row, for the consensus. The last is whether all windows have all estimates.
@@ -387,7 +380,11 @@ def _line(estimator: Estimator) -> Line | None:
 
 def estimate_forms(ready: Iterable[CalibratedEstimator], windows: Measured) -> Estimates:
     """Return the estimates of measured windows."""
-    return Forms(ready).estimates(windows)
+    forms = Forms(ready)
+    columns, why, _ = forms.columns(windows)
+    accuracy, unclipped, sizes, empty = columns[:, :-1]
+    names = tuple(one.form.full_name for one in forms.ready)
+    return Estimates(names, windows.records, accuracy, unclipped, sizes, empty, why[:-1])
 
 
 def results_of(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
