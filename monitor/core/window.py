@@ -12,12 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.scores import MOST_RECORDS, Booleans, Floats, Integers, Singles
-from monitor.core.totals import Gauge, Marks, MeasuredWindows, Numbers, TotalsTable, mean_confidences
+from monitor.core.totals import MOST_TOGETHER, Gauge, Marks, MeasuredWindows, Numbers, TotalsTable, mean_confidences
 
 Slots = NDArray[np.int32]
 
@@ -37,7 +38,7 @@ _INSIDE, _CURVES, _ALL_BITS = 1, (4, 8), 15
 _MOST_LEFT_NUMBERS = 1 << 20
 # Vectors are copied in pieces, to bound memory.
 _GATHERED_NUMBERS = 1 << 19
-_GATHERED_RECORDS = 1 << 13
+_GATHERED_RECORDS = MOST_TOGETHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +222,10 @@ class SharedRecords:
                 return False
             self._queue, self._waiting = np.flatnonzero(_unsettled(self._bits)), False
             if len(self._rows):
-                # By segment, so that the range of a new window is chosen by many of its records.
-                self._queue = self._queue[np.argsort(self._rows[-1, self._queue], kind="stable")]
+                # By windows, so that many of the same are measured together.
+                rows = self._rows[:, self._queue]
+                rows = rows.astype(np.uint16) if self.table.rows < 1 << 16 else rows
+                self._queue = self._queue[np.lexsort((*self._bits[:, self._queue], *rows))]
         some = self._queue[: min(limit, self._piece)]
         # Some may have been measured, or have left, since they were found.
         self._measure(some[_unsettled(self._bits[:, some])].astype(np.int32))
@@ -244,29 +247,32 @@ class SharedRecords:
         if len(new):
             derived = gauge.derive(vectors if len(new) == len(slots) else vectors[new])
             self._denominators[slots[new]], self._marks[slots[new]] = derived
-        denominators, bits = self._denominators[slots], self._bits[:, slots].astype(np.int64)
+        denominators = self._denominators[slots]
+        # Neighbours that are in the same windows, and counted in the same, are added up once for all windows.
+        starts, group = _runs([*self._bits.take(slots, axis=1), *self._rows.take(slots, axis=1)])
+        bits, rows = self._bits[:, slots[starts]].astype(np.int64), np.zeros((len(self._bits), len(starts)), np.int64)
+        rows[1:] = self._rows[:, slots[starts]]
         inside = bits & _INSIDE
-        rows = [np.zeros(len(slots), dtype=np.int64), *(some[slots].astype(np.int64) for some in self._rows)]
-        summed, *on_curves = (list(inside - (bits >> bit & 1)) for bit in (1, 2, 3))
+        summed, *on_curves = (inside - (bits >> bit & 1) for bit in (1, 2, 3))
         measures = gauge.measure(vectors, denominators, self._marks[slots])
-        floors = []
+        sums = gauge.summed(measures, starts)
         for stream, signs in enumerate(on_curves):
-            table.choose_ranges(stream, measures.confidences[stream], rows, signs)
-            floors.append(table.floors(stream, rows, signs))
-        groups = gauge.steps(vectors, measures.confidences[0], denominators, floors)
+            table.choose_ranges(stream, sums, rows, signs)
+        both = table.steps(vectors, measures.top, denominators, group, rows, on_curves)
         try:
-            for place, row in enumerate(rows):
-                table.add(measures, row, summed[place])
-                for some, both in groups:
-                    for stream, steps in enumerate(both):
-                        table.add_sets(stream, steps, row[some], summed[place][some])
-                        table.add_steps(stream, steps, row[some], on_curves[stream][place][some])
+            table.add(sums, rows, summed)
+            table.add_predicted(measures.predicted, group, rows, summed)
+            table.add_sets(both, rows, summed)
+            for stream, steps in enumerate(both):
+                table.add_steps(stream, steps, rows, on_curves[stream])
         except BaseException:
             self._start_again()
             raise
-        self._left -= int(np.count_nonzero((inside == 0) & (bits != 0)))
-        self._bits[:, slots] = inside * _ALL_BITS
-        self._release(slots[~np.logical_or.reduce(inside, axis=0)])
+        records = np.diff(starts, append=len(slots))
+        self._left -= int(records @ np.count_nonzero((inside == 0) & (bits != 0), axis=0))
+        for some, held in zip(self._bits, (inside * _ALL_BITS).astype(np.uint8), strict=True):
+            some[slots] = held[group]
+        self._release(slots[~np.logical_or.reduce(inside, axis=0)[group]])
 
     def _start_again(self) -> None:
         """Forget all totals after a failure halfway: everything is measured again."""
@@ -275,6 +281,15 @@ class SharedRecords:
         self._bits &= np.uint8(_INSIDE)
         self._left, self._waiting = 0, True
         self._release(np.flatnonzero(held & ~np.logical_or.reduce(self._bits != 0, axis=0)).astype(np.int32))
+
+
+def _runs(columns: Sequence[NDArray[Any]]) -> tuple[Integers, Integers]:
+    """Return where runs of equal neighbours start, and the number of the run of each."""
+    starts = np.zeros(len(columns[0]), dtype=np.bool_)
+    starts[:1] = True
+    for column in columns:
+        starts[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(starts), np.cumsum(starts) - 1
 
 
 def _unsettled(bits: Marks) -> Booleans:
