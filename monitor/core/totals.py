@@ -6,7 +6,7 @@ are measured with it. So the order of additions and subtractions makes no differ
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -310,8 +310,8 @@ class Gauge:
         """
         records, classes = vectors.shape
         if classes <= _FEW_CLASSES:
-            falling = np.ascontiguousarray(np.sort(vectors, axis=1).T[::-1])
-            inside = falling >= least
+            falling = _sorted(vectors)
+            inside = np.array([some >= least for some in falling])
             rows = np.argsort(np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int8), kind="stable")[::-1]
             sizes = [size for size in np.add.reduce(inside, axis=1).tolist() if size]
             if sizes:
@@ -390,6 +390,31 @@ class Gauge:
         # The epsilon absorbs rounding errors.
         rank = np.ceil(confidence * (len(places) + 1) - 1e-9)
         return places[np.minimum(np.maximum(rank, 1), len(places)).astype(np.int64) - 1] + 1
+
+
+def _sorted(vectors: Singles) -> list[Singles]:
+    """Return the largest number of each row, the second, and so on, with a sorting network: faster than `sort` for few."""
+    columns, spare = list(vectors.T.copy()), np.empty(len(vectors), dtype=np.float32)
+    for upper, lower in _network(len(columns)):
+        one, other = columns[upper], columns[lower]
+        np.minimum(one, other, out=spare)
+        np.maximum(one, other, out=one)
+        columns[lower], spare = spare, other
+    return columns
+
+
+@cache
+def _network(size: int) -> list[tuple[int, int]]:
+    """Return the pairs of places that Batcher's odd-even mergesort compares."""
+    spans = [1 << power for power in range((size - 1).bit_length())]
+    return [
+        (place, place + distance)
+        for span in spans
+        for distance in reversed(spans[: spans.index(span) + 1])
+        for start in range(distance % span, size - distance, 2 * distance)
+        for place in range(start, min(start + distance, size - distance))
+        if place // (2 * span) == (place + distance) // (2 * span)
+    ]
 
 
 def _groups(counts: Integers) -> Integers:
@@ -558,15 +583,18 @@ class TotalsTable:
 
     def add_steps(self, stream: int, steps: GroupSteps, rows: Integers, signs: Integers) -> None:
         """Add steps to the curves of windows."""
-        cells = self.gauge.cells[stream]
-        row, sign = rows[:, steps.group], signs[:, steps.group]
-        cell = steps.cell - self.low[stream][row]
-        kept = np.flatnonzero((cell >= 0) & (sign != 0))
-        sign, totals = sign.reshape(-1)[kept], steps.totals[:, kept % len(steps.cell)]
-        place = row.reshape(-1)[kept] * (ROWS * cells) + np.minimum(cell.reshape(-1)[kept], cells - 1)
+        cells, low = self.gauge.cells[stream], self.low[stream][rows]
         flat = self.curves[stream].reshape(-1)
-        for number, total in enumerate(totals):
-            np.add.at(flat, place + number * cells, total * sign)
+        # By place and group: the lowest cell that is counted, and the place of cell 0 in the table.
+        lowest = np.where(signs, low, len(self.gauge.grids[stream].thresholds) + 1)
+        origin = rows * (ROWS * cells) - low
+        for least, start, sign in zip(lowest, origin, signs, strict=True):
+            kept = np.flatnonzero(steps.cell >= least[steps.group])
+            group = steps.group[kept]
+            place = np.minimum(steps.cell[kept], least[group] + (cells - 1)) + start[group]
+            factor = sign[group]
+            for number, totals in enumerate(steps.totals):
+                np.add.at(flat[number * cells :], place, totals[kept] * factor)
 
     def outside(self, stream: int, rows: Integers, asked: Integers) -> Booleans:
         """Return which windows cannot answer at a threshold."""

@@ -223,12 +223,13 @@ class SharedRecords:
             self._queue, self._waiting = np.flatnonzero(_unsettled(self._bits)), False
             if len(self._rows):
                 # By windows, so that many of the same are measured together.
-                rows = self._rows[:, self._queue]
-                rows = rows.astype(np.uint16) if self.table.rows < 1 << 16 else rows
-                self._queue = self._queue[np.lexsort((*self._bits[:, self._queue], *rows))]
+                rows = self._rows.take(self._queue, axis=1)
+                # Two bytes are sorted by radix.
+                keys = rows.astype(np.uint16) if self.table.rows <= 1 << 16 else rows
+                self._queue = self._queue[np.lexsort((*self._bits.take(self._queue, axis=1), *keys))]
         some = self._queue[: min(limit, self._piece)]
         # Some may have been measured, or have left, since they were found.
-        self._measure(some[_unsettled(self._bits[:, some])].astype(np.int32))
+        self._measure(some[_unsettled(self._bits.take(some, axis=1))].astype(np.int32))
         self._queue = self._queue[len(some) :]
         return self._waiting or len(self._queue) > 0
 
@@ -242,7 +243,7 @@ class SharedRecords:
         """Count records where they are, and no longer where they were."""
         if not len(slots):
             return
-        gauge, table, vectors = self.gauge, self.table, self.vectors[slots]
+        gauge, table, vectors = self.gauge, self.table, self.vectors.take(slots, axis=0)
         new = np.flatnonzero(self._denominators[slots] == 0.0)
         if len(new):
             derived = gauge.derive(vectors if len(new) == len(slots) else vectors[new])
