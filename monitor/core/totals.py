@@ -238,8 +238,8 @@ class Gauge:
 
     def measure(self, vectors: Singles, denominators: Floats, marks: Marks) -> Measures:
         """Return the sums of records, except those of conformal sets."""
-        predicted = np.argmax(vectors, axis=1)
-        confidences = [vectors[np.arange(len(vectors)), predicted].astype(np.float64), 1.0 / denominators]
+        top, predicted = _largest(vectors)
+        confidences = [top.astype(np.float64), 1.0 / denominators]
         sums = np.empty((self._sets[0].start, len(vectors)))
         sums[_COUNT] = 1.0
         late: list[Scores] = []
@@ -349,14 +349,21 @@ class Gauge:
         self, stream: int, falling: Floats, comparable: Singles, sizes: Sequence[int], record: Integers
     ) -> Steps:
         """Return the steps of one stream; `falling` is overwritten."""
+        falling *= FIXED_POINT
         ends = np.cumsum(sizes).tolist()
-        for start, size, end in zip([0, *ends], sizes[1:], ends[:-1], strict=False):
-            falling[end : end + size] += falling[start : start + size]
-        falling /= np.repeat(np.arange(1, len(sizes) + 1) / FIXED_POINT, sizes)
+        # Each rank, and the same records one rank before.
+        ranks = [
+            (slice(end, end + size), slice(start, start + size))
+            for start, end, size in zip([0, *ends], ends, sizes[1:], strict=False)
+        ]
+        for here, before in ranks:
+            falling[here] += falling[before]
+        for rank, (here, _) in enumerate(ranks, 2):
+            falling[here] /= rank
         np.rint(falling, out=falling)
         # Steps are differences of rounded means, so they add up exactly. From the last, so that the means before are there.
-        for start, size, end in reversed(list(zip([0, *ends], sizes[1:], ends[:-1], strict=False))):
-            falling[end : end + size] -= falling[start : start + size]
+        for here, before in reversed(ranks):
+            falling[here] -= falling[before]
         return Steps(record, self.grids[stream].cell(comparable), falling, sizes[0])
 
     def place_of(self, one: CalibratedEstimator) -> slice:
@@ -390,6 +397,21 @@ class Gauge:
         # The epsilon absorbs rounding errors.
         rank = np.ceil(confidence * (len(places) + 1) - 1e-9)
         return places[np.minimum(np.maximum(rank, 1), len(places)).astype(np.int64) - 1] + 1
+
+
+def _largest(vectors: Singles) -> tuple[Singles, Integers]:
+    """Return the largest number of each row, and the first place that has it."""
+    if vectors.shape[1] > _FEW_CLASSES:
+        place = np.argmax(vectors, axis=1)
+        return vectors[np.arange(len(vectors)), place], place
+    # The same, faster for few.
+    columns = vectors.T.copy()
+    largest, found = np.maximum.reduce(columns, axis=0), np.zeros(len(vectors), dtype=np.bool_)
+    before = np.zeros(len(vectors), dtype=np.int8)
+    for column in columns:
+        found |= column == largest
+        before += ~found
+    return largest, before.astype(np.int64)
 
 
 def _sorted(vectors: Singles) -> list[Singles]:

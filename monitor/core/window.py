@@ -122,8 +122,9 @@ class SharedRecords:
         self._make_room(len(at))
         self._idle -= len(at)
         slots = self._free[self._idle : self._idle + len(at)].copy()
-        self.vectors[slots], self.at[slots], self.arrival[slots] = vectors, at, arrival
-        self._denominators[slots] = 0.0
+        held = _index(slots)
+        self.vectors[held], self.at[held], self.arrival[held] = vectors, at, arrival
+        self._denominators[held] = 0.0
         return slots
 
     def let_in(self, place: int, slots: Slots, rows: Integers | int) -> None:
@@ -243,19 +244,21 @@ class SharedRecords:
         """Count records where they are, and no longer where they were."""
         if not len(slots):
             return
-        gauge, table, vectors = self.gauge, self.table, self.vectors.take(slots, axis=0)
-        new = np.flatnonzero(self._denominators[slots] == 0.0)
-        if len(new):
-            derived = gauge.derive(vectors if len(new) == len(slots) else vectors[new])
-            self._denominators[slots[new]], self._marks[slots[new]] = derived
-        denominators = self._denominators[slots]
+        gauge, table, held = self.gauge, self.table, _index(slots)
+        vectors = self.vectors[held] if isinstance(held, slice) else self.vectors.take(held, axis=0)
+        new = np.flatnonzero(self._denominators[held] == 0.0)
+        if len(new) == len(slots):
+            self._denominators[held], self._marks[held] = gauge.derive(vectors)
+        elif len(new):
+            self._denominators[slots[new]], self._marks[slots[new]] = gauge.derive(vectors[new])
+        denominators = self._denominators[held]
         # Neighbours that are in the same windows, and counted in the same, are added up once for all windows.
-        starts, group = _runs([*self._bits.take(slots, axis=1), *self._rows.take(slots, axis=1)])
+        starts, group = _runs([some[held] for some in (*self._bits, *self._rows)])
         bits, rows = self._bits[:, slots[starts]].astype(np.int64), np.zeros((len(self._bits), len(starts)), np.int64)
         rows[1:] = self._rows[:, slots[starts]]
         inside = bits & _INSIDE
         summed, *on_curves = (inside - (bits >> bit & 1) for bit in (1, 2, 3))
-        measures = gauge.measure(vectors, denominators, self._marks[slots])
+        measures = gauge.measure(vectors, denominators, self._marks[held])
         sums = gauge.summed(measures, starts)
         for stream, signs in enumerate(on_curves):
             table.choose_ranges(stream, sums, rows, signs)
@@ -271,8 +274,8 @@ class SharedRecords:
             raise
         records = np.diff(starts, append=len(slots))
         self._left -= int(records @ np.count_nonzero((inside == 0) & (bits != 0), axis=0))
-        for some, held in zip(self._bits, (inside * _ALL_BITS).astype(np.uint8), strict=True):
-            some[slots] = held[group]
+        for some, settled in zip(self._bits, (inside * _ALL_BITS).astype(np.uint8), strict=True):
+            some[held] = settled[group]
         self._release(slots[~np.logical_or.reduce(inside, axis=0)[group]])
 
     def _start_again(self) -> None:
@@ -282,6 +285,12 @@ class SharedRecords:
         self._bits &= np.uint8(_INSIDE)
         self._left, self._waiting = 0, True
         self._release(np.flatnonzero(held & ~np.logical_or.reduce(self._bits != 0, axis=0)).astype(np.int32))
+
+
+def _index(slots: Slots) -> Slots | slice:
+    """Return slots as an index: a slice if they are consecutive, which copies less."""
+    consecutive = len(slots) > 0 and bool(np.all(slots[1:] - slots[:-1] == 1))
+    return slice(int(slots[0]), int(slots[-1]) + 1) if consecutive else slots
 
 
 def _runs(columns: Sequence[NDArray[Any]]) -> tuple[Integers, Integers]:
@@ -492,9 +501,16 @@ def _by_window(place: Entering, order: Integers) -> tuple[Integers, list[int]]:
     """Return the records by window, in order within each, and where each window starts and the last one ends."""
     if place.codes is None:
         return order, [0, len(order)]
-    code = place.codes[order]
-    grouped = np.argsort(code, kind="stable")
-    return order[grouped], np.searchsorted(code[grouped], np.arange(len(place.windows) + 1)).tolist()
+    grouped, edges = by_code(place.codes[order], len(place.windows))
+    return order[grouped], edges.tolist()
+
+
+def by_code(codes: Integers, size: int) -> tuple[Integers, Integers]:
+    """Return places by code, in order within each, and where each code starts and the last one ends; codes may be -1."""
+    counts = np.bincount(codes + 1, minlength=size + 1)
+    # Two bytes are sorted by radix.
+    small = (codes + 1).astype(np.uint16) if size < 1 << 16 else codes
+    return np.argsort(small, kind="stable"), np.cumsum(counts)
 
 
 def restamp(records: SharedRecords, known: Iterable[SlidingWindow], limit: float, now: float) -> dict[int, int]:
