@@ -229,6 +229,10 @@ class ModelWindows:
             self._entered[segment] += one.entered
         return Entered(first, by_segment)
 
+    def reserve(self, records: int, windows: int) -> None:
+        """Prepare for stored records of so many windows."""
+        self._records.reserve(min(records, windows * self._bounds.capacity))
+
     def place(self, segment: Segment, seen: float) -> SlidingWindow:
         """Return the window of a segment with records at `seen`, created if needed."""
         if segment not in self._windows:

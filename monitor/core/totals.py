@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, WindowEstimate
 from monitor.core.ensemble import CalibratedEstimator, Failed
-from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences, ThresholdedEntropy
+from monitor.core.estimators.confidence import (
+    AverageConfidence,
+    CalibratedConfidence,
+    DifferenceOfConfidences,
+    ThresholdedEntropy,
+)
 from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, ConformalAtConfidence
 from monitor.core.scores import (
     FIXED_POINT,
@@ -23,6 +28,7 @@ from monitor.core.scores import (
     Booleans,
     Floats,
     Integers,
+    LinearCurve,
     Scores,
     Singles,
     ThresholdGrid,
@@ -45,8 +51,8 @@ _FINER = 1 << 30
 
 # A block of probabilities as float64, with its logarithms, fits in the CPU cache.
 _BLOCK_ELEMENTS = 1 << 17
-# With at most this many classes, sorting all is faster than selecting.
-_FEW_CLASSES = 32
+# With at most this many classes, sorting all is faster than selecting; also whatever else goes class by class.
+_FEW_CLASSES = 16
 _SORTED_ELEMENTS = 1 << 17
 # Approximate entropies further than this from the threshold are on the right side of it.
 _CLOSE = 1e-6
@@ -115,8 +121,8 @@ class GroupSteps:
         added[3] = np.bincount(place[first], steps.step[first], size)
         added[0] = np.bincount(place[rest], steps.step[rest], size) + added[3]
         added[1] = np.bincount(place[rest], minlength=size) + added[2]
-        group, cell = np.divmod(np.arange(size), width)
-        return cls(group, cell + (lowest - 1), added.astype(np.int64))
+        cells = np.tile(np.arange(lowest - 1, highest + 1), groups)
+        return cls(np.repeat(np.arange(groups), width), cells, added.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,7 @@ class Gauge:
         self._slices: dict[str, slice] = {}
         self._summed: list[CalibratedEstimator] = []
         self._entropies: list[CalibratedEstimator] = []
+        self._interpolated: list[tuple[CalibratedEstimator, LinearCurve]] = []
         place = _FIRST
         one_record = Scores(np.ones((calibration.classes, 1)))
         for one in calibration.estimators:
@@ -163,7 +170,11 @@ class Gauge:
             if type(estimator) in {AverageConfidence, DifferenceOfConfidences}:
                 self._slices[one.form.name] = slice(_CONFIDENCE + scaled, _CONFIDENCE + scaled + 1)
                 continue
-            (self._entropies if type(estimator) is ThresholdedEntropy else self._summed).append(one)
+            curve = _curve(one)
+            if curve is not None:
+                self._interpolated.append((one, curve))
+            else:
+                (self._entropies if type(estimator) is ThresholdedEntropy else self._summed).append(one)
             rows = len(estimator.contributions(one_record, 1.0))
             self._slices[one.form.name] = slice(place, place + rows)
             place += rows
@@ -255,6 +266,10 @@ class Gauge:
             rows[0] = (marks >> (2 * bit)) & 1
             rows[1] = (marks >> (2 * bit + 1)) & 1
             rows *= FIXED_POINT
+        for one, curve in self._interpolated:
+            values = curve(top if not one.form.scaled else confidences[1].astype(np.float32))
+            values *= FIXED_POINT
+            np.rint(values, out=sums[self._slices[one.form.name].start])
         for one in self._summed:
             # Only conformal forms use the mean confidence, and they are not summed here.
             rows = sums[self._slices[one.form.name]]
@@ -465,6 +480,14 @@ def _joined(some: Sequence[Steps]) -> Steps:
     return Steps(record, cell, step, sum(one.first for one in some))
 
 
+def _curve(one: CalibratedEstimator) -> LinearCurve | None:
+    """Return the curve of an estimator that interpolates one, at confidences in single precision."""
+    if type(one.estimator) is not CalibratedConfidence:
+        return None
+    corners = one.estimator.confidence.astype(np.float32)
+    return LinearCurve(corners, one.estimator.accuracy) if np.array_equal(corners, one.estimator.confidence) else None
+
+
 def _moves(one: CalibratedEstimator) -> bool:
     return isinstance(one.estimator, ConformalAtConfidence | AnchoredAtConfidence)
 
@@ -552,12 +575,12 @@ class TotalsTable:
     def add_predicted(self, predicted: Integers, group: Integers, rows: Integers, signs: Integers) -> None:
         """Add the predicted classes of records in these groups."""
         classes, groups = self.predicted.shape[1], rows.shape[1]
-        key = group * classes + predicted
-        count = np.ones(len(key), dtype=np.int32)
-        if groups * classes <= len(key):
-            count = np.bincount(key, minlength=groups * classes).astype(np.int32)
-            key = np.arange(len(count))
-        group, predicted = np.divmod(key, classes)
+        count = np.ones(len(group), dtype=np.int32)
+        if groups * classes <= len(group):
+            found = np.bincount(group * classes + predicted)
+            used = np.flatnonzero(found)
+            group, predicted = np.divmod(used, classes)
+            count = found[used].astype(np.int32)
         for row, sign in zip(rows, signs.astype(np.int32), strict=True):
             np.add.at(self.predicted.reshape(-1), row[group] * classes + predicted, sign[group] * count)
 

@@ -197,12 +197,20 @@ class SharedRecords:
         self._idle += len(slots)
         self.arrival[slots] = -1
 
+    def reserve(self, count: int) -> None:
+        """Make room for so many more records at once: growing costs time."""
+        if self._idle < count:
+            self._resize(len(self.at) - self._idle + count)
+
     def _make_room(self, count: int) -> None:
-        if self._idle >= count:
-            return
+        if self._idle < count:
+            known = len(self.at)
+            # Doubling, then by an eighth of millions: windows that are not full take at most twice the memory of their records.
+            grown = known + min(known, max(known >> 3, 1 << 18))
+            self._resize(max(grown, known - self._idle + count, _FEWEST_SLOTS))
+
+    def _resize(self, slots: int) -> None:
         known = len(self.at)
-        # Doubling, then by an eighth of millions: windows that are not full take at most twice the memory of their records.
-        slots = max(known + min(known, max(known >> 3, 1 << 18)), known - self._idle + count, _FEWEST_SLOTS)
         for array in (self.vectors, self.at, self.arrival, self._denominators, self._marks, self._free):
             array.resize((slots, *array.shape[1:]), refcheck=False)
         for name in ("_bits", "_rows"):
