@@ -105,8 +105,7 @@ class GroupSteps:
 
     @classmethod
     def of(cls, steps: Steps, group: Integers, groups: int, lowest: int, highest: int) -> "GroupSteps":
-        """Return the steps of records in these groups, without cells below `lowest`; all above `highest` are there."""
-        # Cells below have a place in front, and are left out.
+        """Return the steps of records in these groups, those above the cell `highest` in it, those below `lowest` under it."""
         width = highest - lowest + 2
         cell = np.minimum(np.maximum(steps.cell, lowest - 1), highest) - (lowest - 1)
         first, rest = slice(None, steps.first), slice(steps.first, None)
@@ -614,7 +613,8 @@ class TotalsTable:
         """Return for each group the lowest cell that is needed of it, and the highest that is needed of any."""
         low, cut = self.low[stream, rows], self.gauge.fixed_cells[stream]
         floors = np.minimum.reduce(np.where(signs, low, cut), axis=0)
-        return np.minimum(floors, cut), max(cut, int(low.max()) + self.gauge.cells[stream] - 1)
+        highest = max(cut, int(low.max()) + self.gauge.cells[stream] - 1)
+        return np.minimum(floors, cut), min(highest, len(self.gauge.grids[stream].thresholds))
 
     def add_sets(self, steps: Sequence[GroupSteps], rows: Integers, signs: Integers) -> None:
         """Add the totals of the sets at the fixed thresholds, which are the steps above them."""

@@ -185,12 +185,12 @@ class SharedRecords:
 
     def _note_freed(self, slots: Slots) -> None:
         """Note which records, that have just left a window, are in none now."""
-        gone = slots[np.bitwise_or.reduce(self._bits[:, slots], axis=0) & _INSIDE == 0]
+        gone = slots[np.bitwise_or.reduce(self._bits.take(slots, axis=1), axis=0) & _INSIDE == 0]
         if len(gone):
             self._freed.append(self.arrival[gone])
 
     def _release_unused(self, slots: Slots) -> None:
-        self._release(slots[np.bitwise_or.reduce(self._bits[:, slots], axis=0) == 0])
+        self._release(slots[np.bitwise_or.reduce(self._bits.take(slots, axis=1), axis=0) == 0])
 
     def _release(self, slots: Slots) -> None:
         self._free[self._idle : self._idle + len(slots)] = slots
