@@ -6,7 +6,7 @@ are measured with it. So the order of additions and subtractions makes no differ
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, WindowEstimate
 from monitor.core.ensemble import CalibratedEstimator, Failed
-from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences, ThresholdedEntropy
+from monitor.core.estimators.confidence import (
+    AverageConfidence,
+    CalibratedConfidence,
+    DifferenceOfConfidences,
+    ThresholdedEntropy,
+)
 from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, ConformalAtConfidence
 from monitor.core.scores import (
     FIXED_POINT,
@@ -23,10 +28,10 @@ from monitor.core.scores import (
     Booleans,
     Floats,
     Integers,
+    LinearCurve,
     Scores,
     Singles,
     ThresholdGrid,
-    fixed,
     outputs,
 )
 
@@ -50,13 +55,14 @@ _FIRST_RANK, _EPSILON = np.array(1.0), np.array(1e-9)
 
 # A block of probabilities as float64, with its logarithms, fits in the CPU cache.
 _BLOCK_ELEMENTS = 1 << 17
-# With at most this many classes, sorting all is faster than selecting.
-_FEW_CLASSES = 32
+# With at most this many classes, sorting all is faster than selecting; also whatever else goes class by class.
+_FEW_CLASSES = 16
 _SORTED_ELEMENTS = 1 << 17
 # Approximate entropies further than this from the threshold are on the right side of it.
 _CLOSE = 1e-6
 
-_PIECE = 1 << 13
+MOST_TOGETHER = 1 << 13
+"""Records that may be measured together: float64 holds the sum of so many numbers in fixed point exactly."""
 
 _COUNT, _CONFIDENCE, _REMAINDER, _FIRST = 0, 1, 3, 5
 _WHOLE = np.array([[_COUNT, _CONFIDENCE], [_COUNT, _CONFIDENCE + 1]])
@@ -87,28 +93,56 @@ class _LateScores(Scores):
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of records' mean scores at thresholds, for one stream: those in cells at or above the floors."""
+    """The steps of records' mean scores at thresholds, for one stream: those in cells at or above the floors, and some below."""
 
     record: Integers
-    """The record of each step; the first steps of all records come first."""
+    """The record of each step; the first steps of all records, those of their largest probabilities, come first."""
     cell: Integers
-    step: Numbers
+    step: Floats
+    """An integer, in fixed point; the first step of a record is its confidence."""
     first: int
-    """The number of first steps; those of a record's largest probability."""
-    confidence: Numbers
-    """In fixed point, by record."""
-    sets: Numbers
-    """Totals of each record's set at the fixed threshold, shape (4, records)."""
+    """The number of first steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSteps:
+    """The steps of groups of records that are in the same windows."""
+
+    group: Integers
+    cell: Integers
+    totals: Numbers
+    """The four totals of conformal sets, shape (4, steps)."""
+
+    @classmethod
+    def of(cls, steps: Steps, group: Integers, groups: int, lowest: int, highest: int) -> "GroupSteps":
+        """Return the steps of records in these groups, those above the cell `highest` in it, those below `lowest` under it."""
+        width = highest - lowest + 2
+        cell = np.minimum(np.maximum(steps.cell, lowest - 1), highest) - (lowest - 1)
+        first, rest = slice(None, steps.first), slice(steps.first, None)
+        if groups * width > len(cell):
+            totals = np.zeros((ROWS, len(cell)), dtype=np.int64)
+            totals[0], totals[1], totals[2, first], totals[3, first] = steps.step, 1, 1, steps.step[first]
+            return cls(group[steps.record], cell + (lowest - 1), totals)
+        # Groups of many records have many steps in each cell: added up once for all windows.
+        place, size = group[steps.record] * width + cell, groups * width
+        added = np.empty((ROWS, size))
+        added[2] = np.bincount(place[first], minlength=size)
+        added[3] = np.bincount(place[first], steps.step[first], size)
+        added[0] = np.bincount(place[rest], steps.step[rest], size) + added[3]
+        added[1] = np.bincount(place[rest], minlength=size) + added[2]
+        cells = np.tile(np.arange(lowest - 1, highest + 1), groups)
+        return cls(np.repeat(np.arange(groups), width), cells, added.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
     """The sums of records, shape (sums, records) without those of the sets at fixed thresholds, and predicted classes."""
 
-    sums: Numbers
+    sums: Floats
+    """Integers, in fixed point."""
     predicted: Integers
-    confidences: list[Floats]
-    """Raw and scaled."""
+    top: Floats
+    """The raw confidences."""
 
 
 class Gauge:
@@ -121,7 +155,8 @@ class Gauge:
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
         ranked = [_ranked(calibration, scaled=scaled) for scaled in (False, True)]
-        self.grids = tuple(ThresholdGrid(some) for some in ranked)
+        cuts = [_cut(calibration, some, scaled=scaled) for scaled, some in zip((False, True), ranked, strict=True)]
+        self.grids = tuple(ThresholdGrid(np.append(some, cut)) for some, cut in zip(ranked, cuts, strict=True))
         self.cells = tuple(min(CELLS, grid.cells - 1) for grid in self.grids)
         """The cells of a window's curve, by stream. Cell 0 of the grid is below every threshold."""
         # By rank from 1, first raw, then scaled.
@@ -130,12 +165,14 @@ class Gauge:
         above = [np.searchsorted(grid.thresholds, some) + 1 for grid, some in zip(self.grids, ranked, strict=True)]
         self._above = np.concatenate([[0], *above])
         self._log_floor = float(np.log(np.array([FLOOR]))[0])
-        self._cuts = [
-            _cut(calibration, some, scaled=scaled) for scaled, some in zip((False, True), ranked, strict=True)
+        self.fixed_cells = [
+            int(np.searchsorted(grid.thresholds, cut)) + 1 for grid, cut in zip(self.grids, cuts, strict=True)
         ]
+        """The first cell above the fixed threshold of each stream."""
         self._slices: dict[str, slice] = {}
         self._summed: list[CalibratedEstimator] = []
         self._entropies: list[CalibratedEstimator] = []
+        self._interpolated: list[tuple[CalibratedEstimator, LinearCurve]] = []
         place = _FIRST
         one_record = Scores(np.ones((calibration.classes, 1)))
         for one in calibration.estimators:
@@ -146,7 +183,11 @@ class Gauge:
             if type(estimator) in {AverageConfidence, DifferenceOfConfidences}:
                 self._slices[one.form.name] = slice(_CONFIDENCE + scaled, _CONFIDENCE + scaled + 1)
                 continue
-            (self._entropies if type(estimator) is ThresholdedEntropy else self._summed).append(one)
+            curve = _curve(one)
+            if curve is not None:
+                self._interpolated.append((one, curve))
+            else:
+                (self._entropies if type(estimator) is ThresholdedEntropy else self._summed).append(one)
             rows = len(estimator.contributions(one_record, 1.0))
             self._slices[one.form.name] = slice(place, place + rows)
             place += rows
@@ -221,60 +262,67 @@ class Gauge:
 
     def measure(self, vectors: Singles, denominators: Floats, marks: Marks) -> Measures:
         """Return the sums of records, except those of conformal sets."""
-        predicted = np.argmax(vectors, axis=1)
-        confidences = [vectors[np.arange(len(vectors)), predicted].astype(np.float64), 1.0 / denominators]
-        sums = np.empty((self._sets[0].start, len(vectors)), dtype=np.int64)
-        sums[_COUNT] = 1
+        top, predicted = _largest(vectors)
+        confidences = [top.astype(np.float64), 1.0 / denominators]
+        sums = np.empty((self._sets[0].start, len(vectors)))
+        sums[_COUNT] = 1.0
         late: list[Scores] = []
         for stream, confidence in enumerate(confidences):
             exact = confidence * FIXED_POINT
-            coarse = np.rint(exact)
-            sums[_CONFIDENCE + stream] = coarse
+            coarse = np.rint(exact, out=sums[_CONFIDENCE + stream])
             exact -= coarse
             exact *= _FINER
-            sums[_REMAINDER + stream] = np.rint(exact)
+            np.rint(exact, out=sums[_REMAINDER + stream])
             late.append(_LateScores(confidence, lambda stream=stream: self._probabilities(vectors)[stream]))  # type: ignore[misc]
         for bit, one in enumerate(self._entropies):
             rows = sums[self._slices[one.form.name]]
             rows[0] = (marks >> (2 * bit)) & 1
             rows[1] = (marks >> (2 * bit + 1)) & 1
             rows *= FIXED_POINT
+        for one, curve in self._interpolated:
+            values = curve(top if not one.form.scaled else confidences[1].astype(np.float32))
+            values *= FIXED_POINT
+            np.rint(values, out=sums[self._slices[one.form.name].start])
         for one in self._summed:
             # Only conformal forms use the mean confidence, and they are not summed here.
-            sums[self._slices[one.form.name]] = fixed(one.estimator.contributions(late[one.form.scaled], 0.0))
-        return Measures(sums, predicted, confidences)
+            rows = sums[self._slices[one.form.name]]
+            np.multiply(one.estimator.contributions(late[one.form.scaled], 0.0), FIXED_POINT, out=rows)
+            np.rint(rows, out=rows)
+        return Measures(sums, predicted, confidences[0])
+
+    def summed(self, measures: Measures, starts: Integers) -> Numbers:
+        """Return the sums of groups of consecutive records, shape (sums, groups), with 0 for those of conformal sets."""
+        found = np.zeros((self.sums, len(starts)), dtype=np.int64)
+        each = measures.sums
+        found[: len(each)] = each if len(starts) == each.shape[1] else np.add.reduceat(each, starts, axis=1)
+        return found
 
     def _probabilities(self, vectors: Singles) -> tuple[Floats, Floats]:
         both = outputs(np.concatenate([vectors, vectors[:1]]), self.calibration.temperature)
         return both.raw.probabilities[:, :-1], both.scaled.probabilities[:, :-1]
 
-    def steps(
-        self, vectors: Singles, top: Floats, denominators: Floats, floors: Sequence[Integers]
-    ) -> list[tuple[Integers, list[Steps]]]:
-        """Return the steps of records in cells at or above `floors`, one by stream and record, in groups.
+    def steps(self, vectors: Singles, top: Floats, denominators: Floats, floors: Sequence[Integers]) -> list[Steps]:
+        """Return by stream the steps of records in cells at or above `floors`, which are given by stream and record.
 
-        `top` are the raw confidences. Each group has its records, and their steps by stream. Nothing below the floors is sorted or placed.
+        `top` are the raw confidences. Little below the floors is sorted or placed.
         """
-        bounds = [
-            np.minimum(grid.thresholds[floor - 1], cut)
-            for grid, floor, cut in zip(self.grids, floors, self._cuts, strict=True)
-        ]
+        bounds = [grid.thresholds[floor - 1] for grid, floor in zip(self.grids, floors, strict=True)]
         least = np.minimum(bounds[0], self._raw_bound(bounds[1], top, denominators))
-        found = []
-        for rows, falling in self._selected(vectors, least):
-            falling_wide = falling.astype(np.float64)
-            raw = self._steps_of(0, falling_wide.copy(), falling, bounds[0][rows])
-            np.maximum(falling_wide, FLOOR, out=falling_wide)
-            np.log(falling_wide, out=falling_wide)
-            falling_wide /= self.calibration.temperature
-            highest = np.log(np.maximum(top[rows], FLOOR))
+        found: list[list[Steps]] = [[], []]
+        for rows, sizes, falling in self._selected(vectors, least):
+            wide = falling.astype(np.float64)
+            record = np.concatenate([rows[:size] for size in sizes])
+            found[0].append(self._steps_of(0, wide.copy(), falling, sizes, record))
+            np.maximum(wide, FLOOR, out=wide)
+            np.log(wide, out=wide)
+            wide /= self.calibration.temperature
+            highest = np.log(np.maximum(top, FLOOR))
             highest /= self.calibration.temperature
-            falling_wide -= highest
-            np.exp(falling_wide, out=falling_wide)
-            falling_wide /= denominators[rows]
-            scaled = self._steps_of(1, falling_wide, falling_wide.astype(np.float32), bounds[1][rows])
-            found.append((rows, [raw, scaled]))
-        return found
+            wide -= highest[record]
+            np.exp(wide, out=wide)
+            wide /= denominators[record]
+            found[1].append(self._steps_of(1, wide, wide.astype(np.float32), sizes, record))
+        return [_joined(some) for some in found]
 
     def _raw_bound(self, bound: Singles, top: Floats, denominators: Floats) -> Singles:
         """Return a raw probability below which the scaled one is certainly below a bound."""
@@ -283,14 +331,19 @@ class Gauge:
             # Near the floor of logarithms all probabilities are equal.
             return np.where(raw <= 2 * FLOOR, -1.0, raw).astype(np.float32)
 
-    def _selected(self, vectors: Singles, least: Singles) -> Iterator[tuple[Integers, Singles]]:
-        """Yield records with their probabilities at or above `least` in falling order, class-major, filled with zeros."""
+    def _selected(self, vectors: Singles, least: Singles) -> Iterator[tuple[Integers, list[int], Singles]]:
+        """Yield records with their probabilities at or above `least`: all the largest, then all the second, and so on.
+
+        The records are in falling order of how many they have, so that each rank is of the first few: of the given sizes.
+        """
         records, classes = vectors.shape
-        everything = np.arange(records)
         if classes <= _FEW_CLASSES:
-            falling = np.ascontiguousarray(np.sort(vectors, axis=1)[:, ::-1].T)
-            most = int(np.count_nonzero(np.logical_or.reduce(falling >= least, axis=1)))
-            yield everything, falling[: max(1, most)]
+            falling = _sorted(vectors)
+            inside = np.array([some >= least for some in falling])
+            rows = np.argsort(np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int8), kind="stable")[::-1]
+            sizes = [size for size in np.add.reduce(inside, axis=1).tolist() if size]
+            if sizes:
+                yield rows, sizes, np.concatenate([falling[rank][rows[:size]] for rank, size in enumerate(sizes)])
             return
         place = np.concatenate(
             [
@@ -307,38 +360,39 @@ class Gauge:
         group = np.empty(records, dtype=np.int64)
         group[order] = _groups(counts[order])
         for number in range(int(group.max(initial=-1)) + 1):
-            rows_ = np.flatnonzero(group == number)
-            most = max(1, int(counts[rows_].max()))
+            rows_ = order[group[order] == number][::-1]
+            most = int(counts[rows_[0]])
+            if not most:
+                continue
             local = np.zeros(records, dtype=np.int64)
             local[rows_] = np.arange(len(rows_))
-            inside = slice(None) if len(rows_) == records else np.flatnonzero(group[record] == number)
+            inside_ = slice(None) if len(rows_) == records else np.flatnonzero(group[record] == number)
             padded = np.zeros((len(rows_), most), dtype=np.float32)
-            padded[local[record[inside]], column[inside]] = chosen[inside]
+            padded[local[record[inside_]], column[inside_]] = chosen[inside_]
             padded.sort(axis=1)
-            yield rows_, np.ascontiguousarray(padded[:, ::-1].T)
+            sizes = (len(rows_) - np.searchsorted(counts[rows_[::-1]], np.arange(1, most + 1))).tolist()
+            yield rows_, sizes, np.concatenate([padded[:size, -1 - rank] for rank, size in enumerate(sizes)])
 
-    def _steps_of(self, stream: int, falling: Floats, comparable: Singles, bound: Singles) -> Steps:
+    def _steps_of(
+        self, stream: int, falling: Floats, comparable: Singles, sizes: Sequence[int], record: Integers
+    ) -> Steps:
         """Return the steps of one stream; `falling` is overwritten."""
-        confidence = fixed(falling[0])
-        for rank in range(1, len(falling)):
-            falling[rank] += falling[rank - 1]
-        falling /= np.arange(1, len(falling) + 1)[:, None]
         falling *= FIXED_POINT
-        means = np.rint(falling, out=falling).astype(np.int64)
-        records = means.shape[1]
-        inside = comparable >= self._cuts[stream]
-        sizes = np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int64)
-        filled = sizes > 0
-        sets = np.empty((ROWS, records), dtype=np.int64)
-        sets[0] = means[np.maximum(sizes - 1, 0), np.arange(records)] * filled
-        sets[1] = sizes
-        sets[2] = filled
-        sets[3] = confidence * filled
-        # Steps are differences of rounded means, so they add up exactly.
-        means[1:] -= means[:-1].copy()
-        hits = np.flatnonzero(comparable >= bound)
-        cell = self.grids[stream].cell(comparable.ravel()[hits])
-        return Steps(hits % records, cell, means.ravel()[hits], int(np.searchsorted(hits, records)), confidence, sets)
+        ends = np.cumsum(sizes).tolist()
+        # Each rank, and the same records one rank before.
+        ranks = [
+            (slice(end, end + size), slice(start, start + size))
+            for start, end, size in zip([0, *ends], ends, sizes[1:], strict=False)
+        ]
+        for here, before in ranks:
+            falling[here] += falling[before]
+        for rank, (here, _) in enumerate(ranks, 2):
+            falling[here] /= rank
+        np.rint(falling, out=falling)
+        # Steps are differences of rounded means, so they add up exactly. From the last, so that the means before are there.
+        for here, before in reversed(ranks):
+            falling[here] -= falling[before]
+        return Steps(record, self.grids[stream].cell(comparable), falling, sizes[0])
 
     @property
     def places(self) -> Mapping[str, slice]:
@@ -384,6 +438,46 @@ class Gauge:
         return np.asarray(self._above.take(rank + stream * self._ranks))
 
 
+def _largest(vectors: Singles) -> tuple[Singles, Integers]:
+    """Return the largest number of each row, and the first place that has it."""
+    if vectors.shape[1] > _FEW_CLASSES:
+        place = np.argmax(vectors, axis=1)
+        return vectors[np.arange(len(vectors)), place], place
+    # The same, faster for few.
+    columns = vectors.T.copy()
+    largest, found = np.maximum.reduce(columns, axis=0), np.zeros(len(vectors), dtype=np.bool_)
+    before = np.zeros(len(vectors), dtype=np.int8)
+    for column in columns:
+        found |= column == largest
+        before += ~found
+    return largest, before.astype(np.int64)
+
+
+def _sorted(vectors: Singles) -> list[Singles]:
+    """Return the largest number of each row, the second, and so on, with a sorting network: faster than `sort` for few."""
+    columns, spare = list(vectors.T.copy()), np.empty(len(vectors), dtype=np.float32)
+    for upper, lower in _network(len(columns)):
+        one, other = columns[upper], columns[lower]
+        np.minimum(one, other, out=spare)
+        np.maximum(one, other, out=one)
+        columns[lower], spare = spare, other
+    return columns
+
+
+@cache
+def _network(size: int) -> list[tuple[int, int]]:
+    """Return the pairs of places that Batcher's odd-even mergesort compares."""
+    spans = [1 << power for power in range((size - 1).bit_length())]
+    return [
+        (place, place + distance)
+        for span in spans
+        for distance in reversed(spans[: spans.index(span) + 1])
+        for start in range(distance % span, size - distance, 2 * distance)
+        for place in range(start, min(start + distance, size - distance))
+        if place // (2 * span) == (place + distance) // (2 * span)
+    ]
+
+
 def _groups(counts: Integers) -> Integers:
     """Return the group of each of some ascending counts: a group padded to its largest has a limited size."""
     group, start, number = np.zeros(len(counts), dtype=np.int64), 0, 0
@@ -395,6 +489,27 @@ def _groups(counts: Integers) -> Integers:
         group[start:end] = number
         start, number = end, number + 1
     return group
+
+
+def _joined(some: Sequence[Steps]) -> Steps:
+    """Return steps of several records together."""
+    if len(some) == 1:
+        return some[0]
+    parts = [(slice(None, one.first), one) for one in some] + [(slice(one.first, None), one) for one in some]
+    record, cell = (
+        np.concatenate([np.empty(0, dtype=np.int64), *(getattr(one, name)[part] for part, one in parts)])
+        for name in ("record", "cell")
+    )
+    step = np.concatenate([np.empty(0), *(one.step[part] for part, one in parts)])
+    return Steps(record, cell, step, sum(one.first for one in some))
+
+
+def _curve(one: CalibratedEstimator) -> LinearCurve | None:
+    """Return the curve of an estimator that interpolates one, at confidences in single precision."""
+    if type(one.estimator) is not CalibratedConfidence:
+        return None
+    corners = one.estimator.confidence.astype(np.float32)
+    return LinearCurve(corners, one.estimator.accuracy) if np.array_equal(corners, one.estimator.confidence) else None
 
 
 def _moves(one: CalibratedEstimator) -> bool:
@@ -438,7 +553,8 @@ class TotalsTable:
 
     def __init__(self, gauge: Gauge) -> None:
         self.gauge = gauge
-        self._rows = 0
+        self.rows = 0
+        """The number of rows, some of them free."""
         self._free: list[int] = []
         self.sums = np.zeros((0, gauge.sums), dtype=np.int64)
         self.predicted = np.zeros((0, gauge.calibration.classes), dtype=np.int32)
@@ -456,12 +572,12 @@ class TotalsTable:
     def new(self) -> int:
         """Return a row of zeros."""
         if not self._free:
-            rows = self._rows + max(1, self._rows >> 3)
+            rows = self.rows + max(1, self.rows >> 3)
             for array, spare in self._arrays:
                 array.resize((rows + spare, *array.shape[1:]), refcheck=False)
-            self.low = np.concatenate([self.low, np.zeros((2, rows - self._rows), dtype=np.int64)], axis=1)
-            self._free = list(range(rows - 1, self._rows - 1, -1))
-            self._rows = rows
+            self.low = np.concatenate([self.low, np.zeros((2, rows - self.rows), dtype=np.int64)], axis=1)
+            self._free = list(range(rows - 1, self.rows - 1, -1))
+            self.rows = rows
         return self._free.pop()
 
     def release(self, row: int) -> None:
@@ -471,63 +587,85 @@ class TotalsTable:
         self.low[:, row] = 0
         self._free.append(row)
 
-    def add(self, measures: Measures, rows: Integers, sign: Integers) -> None:
-        """Add records to windows, with sign 1, -1, or 0 for not at all."""
-        self._add_sums(slice(0, len(measures.sums)), measures.sums, rows, sign)
-        classes = self.predicted.shape[1]
-        np.add.at(self.predicted.reshape(-1), rows * classes + measures.predicted, sign.astype(np.int32))
+    def add(self, sums: Numbers, rows: Integers, signs: Integers) -> None:
+        """Add the sums of groups of records, shape (sums, groups), to windows.
 
-    def _add_sums(self, place: slice, sums: Numbers, rows: Integers, sign: Integers) -> None:
-        if len(rows) == 0:
-            return
-        signed = sums * sign
-        if rows[0] == rows[-1] and np.all(rows == rows[0]):
-            self.sums[rows[0], place] += np.add.reduce(signed, axis=1)
-            return
-        order = np.argsort(rows, kind="stable")
-        starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
-        self.sums[rows[order[starts]], place] += np.add.reduceat(signed[:, order], starts, axis=1).T
+        Rows of windows and signs, 1, -1, or 0 for not at all, are given by place and group.
+        """
+        place, group = np.nonzero(signs)
+        added = sums.T[group] * signs[place, group][:, None]
+        where = rows[place, group][:, None] * self.gauge.sums + np.arange(self.gauge.sums)
+        np.add.at(self.sums.reshape(-1), where.reshape(-1), added.reshape(-1))
 
-    def choose_ranges(
-        self, stream: int, confidence: Floats, rows: Sequence[Integers], signs: Sequence[Integers]
-    ) -> None:
+    def add_predicted(self, predicted: Integers, group: Integers, rows: Integers, signs: Integers) -> None:
+        """Add the predicted classes of records in these groups."""
+        classes, groups = self.predicted.shape[1], rows.shape[1]
+        count = np.ones(len(group), dtype=np.int32)
+        if groups * classes <= len(group):
+            found = np.bincount(group * classes + predicted)
+            used = np.flatnonzero(found)
+            group, predicted = np.divmod(used, classes)
+            count = found[used].astype(np.int32)
+        for row, sign in zip(rows, signs.astype(np.int32), strict=True):
+            np.add.at(self.predicted.reshape(-1), row[group] * classes + predicted, sign[group] * count)
+
+    def choose_ranges(self, stream: int, sums: Numbers, rows: Integers, signs: Integers) -> None:
         """Choose a range for windows that have none, around the threshold for their share of some records."""
-        for row, sign in zip(rows, signs, strict=True):
-            new = np.flatnonzero((sign > 0) & (self.low[stream, row] == 0))
-            if len(new):
-                count = np.bincount(row[new])
-                chosen = np.flatnonzero(count)
-                mean = np.bincount(row[new], confidence[new])[chosen] / count[chosen]
-                self.low[stream, chosen] = np.maximum(1, self.gauge.asked(stream, mean) - _BELOW)
+        place, group = np.nonzero((signs > 0) & (self.low[stream, rows] == 0))
+        if not len(group):
+            return
+        new, window = np.unique(rows[place, group], return_inverse=True)
+        records, confidence = (np.bincount(window, sums[row, group]) for row in (_COUNT, _CONFIDENCE + stream))
+        self.low[stream, new] = np.maximum(1, self.gauge.asked(stream, confidence / FIXED_POINT / records) - _BELOW)
 
-    def floors(self, stream: int, rows: Sequence[Integers], signs: Sequence[Integers]) -> Integers:
-        """Return for each record the lowest cell that a window needs of it."""
-        highest = len(self.gauge.grids[stream].thresholds)
-        needed = [np.where(sign, self.low[stream, row], highest) for row, sign in zip(rows, signs, strict=True)]
-        return np.asarray(np.minimum(np.minimum.reduce(needed), highest))
+    def steps(
+        self,
+        vectors: Singles,
+        top: Floats,
+        denominators: Floats,
+        group: Integers,
+        rows: Integers,
+        signs: Sequence[Integers],
+    ) -> list[GroupSteps]:
+        """Return by stream the steps that the windows of groups of records need, with signs by stream."""
+        needed = [self._needed(stream, rows, some) for stream, some in enumerate(signs)]
+        found = self.gauge.steps(vectors, top, denominators, [floors[group] for floors, _ in needed])
+        return [
+            GroupSteps.of(steps, group, rows.shape[1], int(floors.min()), highest)
+            for steps, (floors, highest) in zip(found, needed, strict=True)
+        ]
 
-    def add_sets(self, stream: int, steps: Steps, rows: Integers, sign: Integers) -> None:
-        """Add the totals of the records' sets at the fixed threshold."""
-        self._add_sums(self.gauge.sets(stream), steps.sets, rows, sign)
+    def _needed(self, stream: int, rows: Integers, signs: Integers) -> tuple[Integers, int]:
+        """Return for each group the lowest cell that is needed of it, and the highest that is needed of any."""
+        low, cut = self.low[stream, rows], self.gauge.fixed_cells[stream]
+        floors = np.minimum.reduce(np.where(signs, low, cut), axis=0)
+        highest = max(cut, int(low.max()) + self.gauge.cells[stream] - 1)
+        return np.minimum(floors, cut), min(highest, len(self.gauge.grids[stream].thresholds))
 
-    def add_steps(self, stream: int, steps: Steps, rows: Integers, sign: Integers) -> None:
-        """Add steps to the curves of windows with a range."""
-        cells = self.gauge.cells[stream]
-        row, signs = rows[steps.record], sign[steps.record]
-        cell = steps.cell - self.low[stream][row]
-        kept = np.flatnonzero((cell >= 0) & (signs != 0))
-        first = int(np.searchsorted(kept, steps.first))
-        if len(kept) < len(cell):
-            row, signs, cell = row[kept], signs[kept], cell[kept]
-            step, record = steps.step[kept], steps.record[kept[:first]]
-        else:
-            step, record = steps.step, steps.record[:first]
-        place = row * (ROWS * cells) + np.minimum(cell, cells - 1)
+    def add_sets(self, steps: Sequence[GroupSteps], rows: Integers, signs: Integers) -> None:
+        """Add the totals of the sets at the fixed thresholds, which are the steps above them."""
+        groups = rows.shape[1]
+        found = np.zeros((self.gauge.sums, groups), dtype=np.int64)
+        for stream, some in enumerate(steps):
+            inside = np.flatnonzero(some.cell >= self.gauge.fixed_cells[stream])
+            for row, totals in zip(found[self.gauge.sets(stream)], some.totals, strict=True):
+                np.add.at(row, some.group[inside], totals[inside])
+        self.add(found, rows, signs)
+
+    def add_steps(self, stream: int, steps: GroupSteps, rows: Integers, signs: Integers) -> None:
+        """Add steps to the curves of windows."""
+        cells, low = self.gauge.cells[stream], self.low[stream][rows]
         flat = self.curves[stream].reshape(-1)
-        np.add.at(flat, place, step * signs)
-        np.add.at(flat, place + cells, signs)
-        np.add.at(flat, place[:first] + 2 * cells, signs[:first])
-        np.add.at(flat, place[:first] + 3 * cells, steps.confidence[record] * signs[:first])
+        # By place and group: the lowest cell that is counted, and the place of cell 0 in the table.
+        lowest = np.where(signs, low, len(self.gauge.grids[stream].thresholds) + 1)
+        origin = rows * (ROWS * cells) - low
+        for least, start, sign in zip(lowest, origin, signs, strict=True):
+            kept = np.flatnonzero(steps.cell >= least[steps.group])
+            group = steps.group[kept]
+            place = np.minimum(steps.cell[kept], least[group] + (cells - 1)) + start[group]
+            factor = sign[group]
+            for number, totals in enumerate(steps.totals):
+                np.add.at(flat[number * cells :], place, totals[kept] * factor)
 
     def cells_at(self, rows: Integers, asked: Integers) -> tuple[Integers, Booleans]:
         """Return the cells of thresholds in the curves of windows, shape (2, windows), and which are outside of them."""
@@ -625,26 +763,24 @@ def totals_of(gauge: Gauge, vectors: Singles) -> MeasuredWindows:
     """Return the totals of records, as of one window."""
     table = TotalsTable(gauge)
     row, (denominators, marks) = table.new(), gauge.derive(vectors)
-    pieces = [slice(start, start + _PIECE) for start in range(0, len(vectors), _PIECE)]
+    rows, signs = np.full((1, 1), row), np.ones((1, 1), dtype=np.int64)
+    pieces = [slice(start, start + MOST_TOGETHER) for start in range(0, len(vectors), MOST_TOGETHER)]
     tops = []
     for piece in pieces:
         measures = gauge.measure(vectors[piece], denominators[piece], marks[piece])
-        table.add(measures, *_constant(len(measures.predicted), row))
-        tops.append(measures.confidences[0])
+        group = np.zeros(len(measures.top), dtype=np.int64)
+        table.add(gauge.summed(measures, group[:1]), rows, signs)
+        table.add_predicted(measures.predicted, group, rows, signs)
+        tops.append(measures.top)
     confidences = mean_confidences(table.sums[[row]])
     asked = gauge.asked(STREAMS, confidences)
     for stream in (0, 1):
         table.clear(stream, row, int(asked[stream, 0]))
     for piece, top in zip(pieces, tops, strict=True):
-        floors = [np.full(len(vectors[piece]), table.low[stream, row]) for stream in (0, 1)]
-        for rows, both in gauge.steps(vectors[piece], top, denominators[piece], floors):
-            for stream, steps in enumerate(both):
-                table.add_sets(stream, steps, *_constant(len(rows), row))
-                table.add_steps(stream, steps, *_constant(len(rows), row))
-    rows, predicted = np.array([row]), table.predicted[[row]].astype(np.int64)
-    sets = table.sets_at(rows, table.cells_at(rows, asked)[0])
-    return MeasuredWindows(gauge, np.concatenate([table.sums[rows], sets], axis=1), confidences, predicted)
-
-
-def _constant(records: int, row: int) -> tuple[Integers, Integers]:
-    return np.full(records, row), np.ones(records, dtype=np.int64)
+        group = np.zeros(len(top), dtype=np.int64)
+        both = table.steps(vectors[piece], top, denominators[piece], group, rows, [signs, signs])
+        table.add_sets(both, rows, signs)
+        for stream, steps in enumerate(both):
+            table.add_steps(stream, steps, rows, signs)
+    predicted, sets = table.predicted[[row]].astype(np.int64), table.sets_at(rows[0], table.cells_at(rows[0], asked)[0])
+    return MeasuredWindows(gauge, np.concatenate([table.sums[rows[0]], sets], axis=1), confidences, predicted)

@@ -76,10 +76,10 @@ def test_a_record_measures_the_same_alone_as_among_others(classes: int) -> None:
     higher = [np.full(len(pool), len(grid.thresholds) // 2) for grid in gauge.grids]
     fine, coarse = (
         {
-            (stream, int(rows[record]), int(cell)): (step, steps.sets[:, record].tolist())
-            for rows, both in gauge.steps(pool, pool.max(axis=1).astype(np.float64), denominators, floors)
-            for stream, steps in enumerate(both)
+            (stream, record, cell): step
+            for stream, steps in enumerate(gauge.steps(pool, pool.max(axis=1).astype(np.float64), denominators, floors))
             for record, cell, step in zip(*_summed(steps.record, steps.cell, steps.step), strict=True)
+            if cell >= floors[stream][record]
         }
         for floors in (lowest, higher)
     )
