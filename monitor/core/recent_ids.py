@@ -62,9 +62,10 @@ class RecentIds:
     def fresh(self, hashes: Hashes) -> Booleans:
         """Return which hashes are new: neither remembered nor earlier in the batch. NO_ID always is. Changes nothing."""
         given = hashes != NO_ID
-        ids = hashes[given]
-        fresh = np.ones(len(hashes), dtype=np.bool_)
-        fresh[given] = ~(self._newer.holds(ids) | self._older.holds(ids) | _repeated(ids))
+        if given.all():
+            return ~(self._newer.holds(hashes) | self._older.holds(hashes) | _repeated(hashes))
+        fresh = ~given
+        fresh[given] = self.fresh(hashes[given])
         return fresh
 
     def remember(self, hashes: Hashes, batch: int | None = None) -> None:

@@ -93,6 +93,8 @@ class TextSlices:
                 numbers_at(self.data, self.starts + place, "<u8") & _FIRST_BYTES[np.clip(self.lengths - place, 0, 8)]
                 for place in range(0, longest, 8)
             ]
+        if all((part == part[0]).all() for part in (self.lengths, *parts)):
+            return Texts((self._text(0),), np.zeros(len(self), dtype=np.int64))
         mixed = reduce(lambda numbers, part: numbers * _MIX + part, parts)
         codes, firsts = _grouped(mixed)
         # Different strings may be mixed to the same number, though hardly by chance.

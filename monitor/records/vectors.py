@@ -225,7 +225,7 @@ def numbers_at(data: bytes | bytearray, places: Indices, kind: str) -> NDArray[A
     """
     if len(places) > 1:
         first, step = int(places[0]), int(places[1] - places[0])
-        if places[-1] == first + step * (len(places) - 1) and (np.diff(places) == step).all():
+        if places[-1] == first + step * (len(places) - 1) and (places[1:] - places[:-1] == step).all():
             return np.ndarray(places.shape, kind, data, first, (step,))
     return np.ndarray((len(data) - np.dtype(kind).itemsize + 1,), kind, data, 0, (1,))[places]
 
