@@ -54,7 +54,7 @@ def hide_secrets() -> None:
         log.setLevel(logging.INFO)
 
 
-class _LargeReads(socket.socket):
+class LargeReads(socket.socket):
     """Reads more at once than the 4 KiB that the library asks for: a fetch has megabytes."""
 
     __slots__ = ()
@@ -100,7 +100,7 @@ class ConnectionErrors:
         def connected(transport: Any) -> None:
             # Not with TLS, which gives at most 16 KiB at once.
             if type(transport._sock) is socket.socket:
-                transport._sock.__class__ = _LargeReads
+                transport._sock.__class__ = LargeReads
             made(transport)
 
         def sent(request: Any, *words: Any, **named: Any) -> Any:
