@@ -62,11 +62,12 @@ class RecentIds:
     def fresh(self, hashes: Hashes) -> Booleans:
         """Return which hashes are new: neither remembered nor earlier in the batch. NO_ID always is. Changes nothing."""
         given = hashes != NO_ID
-        if given.all():
-            return ~(self._newer.holds(hashes) | self._older.holds(hashes) | _repeated(hashes))
-        fresh = ~given
-        fresh[given] = self.fresh(hashes[given])
-        return fresh
+        if not given.all():
+            fresh: Booleans = ~given
+            fresh[given] = self.fresh(hashes[given])
+            return fresh
+        known: Booleans = self._newer.holds(hashes) | self._older.holds(hashes) | _repeated(hashes)
+        return ~known
 
     def remember(self, hashes: Hashes, batch: int | None = None) -> None:
         """Remember ids in arrival order, except NO_ID; `batch` is the number under which they were stored."""

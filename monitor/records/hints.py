@@ -155,7 +155,7 @@ class RecentRecords:
         rows, codes, probabilities = (np.concatenate(parts)[-RECENT:] for parts in zip(*self._vectors, strict=True))
         tally = Tally(self.kind)
         tally.add(rows, codes)
-        return tally.hints(probabilities[codes == ACCEPTED], self.wording)
+        return tally.hints(probabilities[codes == ACCEPTED] if tally.rejected else probabilities, self.wording)
 
     def _hints_on_times(self) -> tuple[str, ...]:
         rejected = [value for _, values in self._rejected_times for value in values]

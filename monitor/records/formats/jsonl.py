@@ -424,9 +424,10 @@ class JsonLines:
             self._find_columns(block)
         self.forget()
         braced = block.braced()
+        all_braced = braced.all()
         run = self.new_run(len(block))
         for first, after in _cuts(block):
-            together = braced[first:after].all() and not self._schema.needs_columns
+            together = (all_braced or braced[first:after].all()) and not self._schema.needs_columns
             records = self.decode_together(block, first, after, is_ascii=builder.is_ascii) if together else None
             if records is not None:
                 non_json_lines = None
