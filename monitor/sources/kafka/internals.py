@@ -5,7 +5,6 @@ The version is pinned to 3.0; `tests/sources/kafka` detects when one of these ch
 
 import contextlib
 import logging
-import socket
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,8 +29,6 @@ from kafka.structs import OffsetAndMetadata
 
 from monitor.sources.kafka.consumer import ConnectionBroken, FailureKind, KafkaFailure
 
-_RECEIVE_BYTES = 1 << 18
-
 
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
     """Reads the token from its file each time: another process renews it."""
@@ -52,16 +49,6 @@ def hide_secrets() -> None:
     log = logging.getLogger("kafka")
     if log.getEffectiveLevel() < logging.INFO:
         log.setLevel(logging.INFO)
-
-
-class LargeReads(socket.socket):
-    """Reads more at once than the 4 KiB that the library asks for: a fetch has megabytes."""
-
-    __slots__ = ()
-
-    def recv(self, size: int, flags: int = 0) -> bytes:
-        """Return what was received."""
-        return super().recv(max(size, _RECEIVE_BYTES), flags)
 
 
 class ConnectionErrors:
@@ -95,13 +82,7 @@ class ConnectionErrors:
         return client
 
     def _watch(self, connection: Any) -> None:
-        send, made, authenticating = connection._send_request, connection.connection_made, False
-
-        def connected(transport: Any) -> None:
-            # Not with TLS, which gives at most 16 KiB at once.
-            if type(transport._sock) is socket.socket:
-                transport._sock.__class__ = LargeReads
-            made(transport)
+        send, authenticating = connection._send_request, False
 
         def sent(request: Any, *words: Any, **named: Any) -> Any:
             nonlocal authenticating
@@ -120,7 +101,6 @@ class ConnectionErrors:
         def worked(_: Any) -> None:
             self.latest = None
 
-        connection.connection_made = connected
         connection._send_request = sent
         connection.init_future.add_callback(worked)
         connection.init_future.add_errback(failed)

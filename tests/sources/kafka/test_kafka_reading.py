@@ -10,7 +10,6 @@ import pytest
 from monitor.records.messages import Messages
 from monitor.records.record_batch import RecordBatch
 from monitor.sources.base import Delivery
-from monitor.sources.kafka import internals
 from monitor.sources.kafka.kafka_options import Start
 from tests.kafka.producing import Writer
 from tests.kafka.topics import Topics, unique
@@ -200,24 +199,6 @@ def test_rejected_records_are_counted_and_the_others_read(kafka: Topics, join: J
     assert refused == 2
     offsets = [pointer.offset for one in member.deliveries for pointer in one.batch.pointers]
     assert offsets == [1, 2]
-
-
-def test_a_fetch_is_received_in_large_pieces(kafka: Topics, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = []
-
-    class Noted(internals.LargeReads):
-        __slots__ = ()
-
-        def recv(self, size: int, flags: int = 0) -> bytes:
-            data = super().recv(size, flags)
-            sizes.append(len(data))
-            return data
-
-    monkeypatch.setattr(internals, "LargeReads", Noted)
-    topic = kafka.create_topic()
-    Writer(kafka.bootstrap, topic).write(payloads(range(5_000)))
-    join(kafka.bootstrap, topic).until_rows(f"{topic}/0", range(5_000))
-    assert max(sizes) > 4096
 
 
 def test_members_that_are_closed_leave_no_threads(kafka: Topics, join: Join) -> None:
