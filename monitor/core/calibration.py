@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from monitor.core.decisions import Decision
 from monitor.core.ensemble import (
     CalibratedEstimator,
+    Ensemble,
     Estimates,
     Failed,
     Measured,
     Variants,
     calibrate_all,
-    estimate_all,
     measure_vectors,
     side_by_side,
 )
@@ -89,6 +89,10 @@ class Calibration:
     decision: Decision = field(default_factory=Decision)
     performance: ClassReference | None = field(default=None, repr=False)
     """None for a reference of an older version."""
+    _ensembles: dict[tuple[tuple[str, str], ...], Ensemble] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """By variants, of which there are few choices."""
 
     @property
     def accuracy(self) -> float:
@@ -148,21 +152,30 @@ class Calibration:
 
         With `failed`, it is called for each estimator that fails, and the others still return results.
         """
-        found, disagreement = estimate_all(self.estimators, variants or {}, windows, failed)
-        lower, upper, chance = self.intervals.bounds(found.names, found.accuracy, found.records)
+        ensemble = self._ensemble(variants or {})
+        columns, why, disagreement = ensemble.estimate(windows, failed)
+        lower, upper, chance = self.intervals.bounds(ensemble.full_names, columns[0], windows.records)
+        accuracy, unclipped, sizes, empty = columns
         return WindowEstimates(
-            (*(one.form.name for one in self.estimators), CONSENSUS),
-            found.records,
-            found.accuracy,
-            found.unclipped,
-            found.set_size,
-            found.empty_share,
-            found.why,
+            ensemble.names,
+            windows.records,
+            accuracy,
+            unclipped,
+            sizes,
+            empty,
+            why,
             lower,
             upper,
             disagreement,
             chance,
         )
+
+    def _ensemble(self, variants: Variants) -> Ensemble:
+        chosen = tuple(sorted(variants.items()))
+        found = self._ensembles.get(chosen)
+        if found is None:
+            found = self._ensembles[chosen] = Ensemble(self.estimators, variants)
+        return found
 
 
 def calibrate(

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
-from monitor.core.estimators.conformal import Conformal
+from monitor.core.estimators.base import Line
+from monitor.core.estimators.conformal import Conformal, place_at
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs, Singles, UpperScores, in_blocks
 
 Failed = Callable[[str, Exception, int], None]
@@ -66,6 +67,10 @@ class Measured(Protocol):
         """Return the means of an estimator's contributions, shape (rows, windows)."""
         ...
 
+    def all_means(self) -> tuple[Floats, Mapping[str, slice]]:
+        """Return the means of all estimators in one array, behind them a row of NaN; and the rows of each form."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRecords:
@@ -89,6 +94,14 @@ class MeasuredRecords:
     def means(self, one: CalibratedEstimator) -> Floats:
         """Return the means of an estimator's contributions."""
         return self._mean(self.sums[one.form.name])
+
+    def all_means(self) -> tuple[Floats, Mapping[str, slice]]:
+        """Return the means of all estimators, behind them a row of NaN; and the rows of each form."""
+        rows, place = dict[str, slice](), 0
+        for name, sums in self.sums.items():
+            rows[name] = slice(place, place + len(sums))
+            place += len(sums)
+        return self._mean(np.vstack([*self.sums.values(), np.full(len(self.records), np.nan)])), rows
 
     def _mean(self, sums: Floats) -> Floats:
         return np.asarray(sums / self.divisor)
@@ -218,7 +231,9 @@ TOO_FEW_RECORDS, ALL_SETS_EMPTY, ERROR = (
 )
 
 # The accuracy of a reference changed by less than 1; anything else is not an accuracy, a percentage for example.
-_LOWEST, _HIGHEST = -1.0, 2.0
+# These are arrays, because numpy converts a number at every call.
+_LOWEST, _HIGHEST = np.array(-1.0), np.array(2.0)
+_ZERO, _ONE, _THREE, _FOUR = np.array(0.0), np.array(1.0), np.array(3.0), np.array(4.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,51 +270,63 @@ class Estimates:
         return found
 
 
-def estimate_forms(ready: Iterable[CalibratedEstimator], windows: Measured, failed: Failed | None = None) -> Estimates:
-    """Return the estimates of measured windows; with `failed`, a failing estimator does not affect the others."""
-    ready = tuple(ready)
-    names = tuple(one.form.full_name for one in ready)
-    columns, why = _columns(ready, windows, failed)
-    return _estimates(names, windows.records, columns[:, :-1], why[:-1])
+class Forms:
+    """Estimators in some forms, with what their estimates need besides the windows."""
 
+    def __init__(self, ready: Iterable[CalibratedEstimator]) -> None:
+        self.ready = tuple(ready)
+        self._lines = [_line(one.estimator) for one in self.ready]
+        self._others = [row for row, line in enumerate(self._lines) if line is None]
+        # Behind them the consensus.
+        lines = [line or Line() for line in (*self._lines, None)]
+        self._moving = [(row, line.anchor) for row, line in enumerate(lines) if isinstance(line.anchor, np.ndarray)]
+        self._scaled = [self.ready[row].form.scaled for row, _ in self._moving]
+        self._ranks = np.array([(len(anchor) + 1.0,) for _, anchor in self._moving])
+        fixed = [0.0 if isinstance(line.anchor, np.ndarray) else line.anchor for line in lines]
+        self._weight, self._anchor, self._accuracy = (
+            np.array(some)[:, None]
+            for some in ([line.weight for line in lines], fixed, [line.accuracy for line in lines])
+        )
+        self._places: tuple[Mapping[str, slice] | None, Integers] = None, np.empty(0, dtype=np.int64)
 
-def _estimates(names: tuple[str, ...], records: Integers, columns: Floats, why: Codes) -> Estimates:
-    accuracy, unclipped, set_size, empty_share = columns
-    return Estimates(names, records, accuracy, unclipped, set_size, empty_share, why)
+    def columns(self, windows: Measured, failed: Failed | None = None) -> tuple[Floats, Codes, bool]:
+        """Return accuracies, unclipped, set sizes and shares of empty sets, shape (4, estimators, windows); and `why`.
 
-
-def _columns(ready: Sequence[CalibratedEstimator], windows: Measured, failed: Failed | None) -> tuple[Floats, Codes]:
-    """Return accuracies, unclipped, set sizes and shares of empty sets, shape (4, estimators, windows); and `why`.
-
-    With one more row, for the consensus.
-    """
-    records = windows.records
-    columns = np.full((4, len(ready) + 1, len(records)), np.nan)
-    reasons = np.zeros(columns.shape[1:], dtype=np.uint8)
-    (accuracies, values, sizes, empty), why = columns[:, :-1], reasons[:-1]
-    errors: dict[int, Exception] = {}
-    if records.any():
-        confidence = [windows.mean_confidence(scaled=scaled) for scaled in (False, True)]
-        for row, one in enumerate(ready):
+        With one more row, for the consensus. The last is whether all windows have all estimates.
+        """
+        records = windows.records
+        filled = np.count_nonzero(records)
+        errors: dict[int, Exception] = {}
+        columns = self._values(windows) if filled else np.full((4, len(self.ready) + 1, len(records)), np.nan)
+        for row in self._others if filled else ():
+            one = self.ready[row]
             try:
-                means = windows.means(one)
-                values[row] = one.estimator.estimate(means, confidence[one.form.scaled])
-                if isinstance(one.estimator, Conformal):
-                    sizes[row], empty[row] = means[1], means[2]
+                confidence = windows.mean_confidence(scaled=one.form.scaled)
+                columns[1, row] = one.estimator.estimate(windows.means(one), confidence)
             except Exception as error:
                 if failed is None:
                     raise
-                values[row] = np.nan
                 errors[row] = error
-    # False for NaN.
-    valid = (values >= _LOWEST) & (values <= _HIGHEST)
-    if not (valid.all() and records.all()):
-        why[~valid] = ERROR
+        why, values = np.zeros(columns.shape[1:], dtype=np.uint8), columns[1, :-1]
+        # False for NaN.
+        valid = (values >= _LOWEST) & (values <= _HIGHEST)
+        complete = filled == len(records) and np.count_nonzero(valid) == valid.size
+        if not complete:
+            why[:-1][~valid] = ERROR
+            self._explain(columns[1:, :-1], why[:-1], records, errors, failed)
+        np.minimum(_ONE, np.maximum(_ZERO, columns[1]), out=columns[0])
+        return columns, why, complete
+
+    def _explain(
+        self, columns: Floats, why: Codes, records: Integers, errors: Mapping[int, Exception], failed: Failed | None
+    ) -> None:
+        """Complete the reasons, report the failures, and remove what is no estimate."""
+        values, sizes, empty = columns
         why[np.isnan(values) & (empty == 1.0)] = ALL_SETS_EMPTY
         why[:, records == 0] = TOO_FEW_RECORDS
         for row in np.flatnonzero((why == ERROR).any(axis=1)).tolist():
             wrong = why[row] == ERROR
-            name, found = ready[row].form.full_name, values[row, wrong][0]
+            name, found = self.ready[row].form.full_name, values[row, wrong][0]
             problem = errors.get(row) or ArithmeticError(f"{name}: expected an accuracy from 0 to 1, found {found}")
             if failed is None:
                 raise problem
@@ -307,8 +334,57 @@ def _columns(ready: Sequence[CalibratedEstimator], windows: Measured, failed: Fa
         values[why != 0] = np.nan
         without = (why == ERROR) | (why == TOO_FEW_RECORDS)
         sizes[without] = empty[without] = np.nan
-    np.minimum(1.0, np.maximum(0.0, values), out=accuracies)
-    return columns, reasons
+
+    def _values(self, windows: Measured) -> Floats:
+        """Return new columns, with the estimates of all lines; NaN for the others and for the consensus."""
+        means, places = windows.all_means()
+        if places is not self._places[0]:
+            self._places = places, self._rows(places)
+        columns = means.take(self._places[1], axis=0)
+        values = columns[1]
+        values *= self._weight
+        values += columns[0]
+        values -= self._anchor
+        if self._moving:
+            levels = np.array([windows.mean_confidence(scaled=scaled) for scaled in self._scaled])
+            for (row, anchor), place in zip(self._moving, place_at(levels, self._ranks), strict=True):
+                values[row] -= anchor.take(place, mode="clip")
+        values += self._accuracy
+        return columns
+
+    def _rows(self, places: Mapping[str, slice]) -> Integers:
+        """Return the rows of the means for each column: both of the line, the size and the share of empty sets.
+
+        The last row of the means is NaN.
+        """
+        rows = np.full((4, len(self.ready) + 1), -1)
+        for column, (one, line) in enumerate(zip(self.ready, self._lines, strict=True)):
+            if one.form.name in places:
+                first = places[one.form.name].start
+                if line is not None:
+                    rows[:2, column] = first, first + line.row
+                if isinstance(one.estimator, Conformal):
+                    rows[2:, column] = first + 1, first + 2
+        return rows
+
+
+def _line(estimator: Estimator) -> Line | None:
+    """Return the line of an estimator; None if it has none, or a subclass has another `estimate`."""
+    for family in type(estimator).__mro__:
+        if "line" in vars(family):
+            return cast("Line | None", cast("Any", estimator).line())
+        if "estimate" in vars(family):
+            break
+    return None
+
+
+def estimate_forms(ready: Iterable[CalibratedEstimator], windows: Measured) -> Estimates:
+    """Return the estimates of measured windows."""
+    forms = Forms(ready)
+    columns, why, _ = forms.columns(windows)
+    accuracy, unclipped, sizes, empty = columns[:, :-1]
+    names = tuple(one.form.full_name for one in forms.ready)
+    return Estimates(names, windows.records, accuracy, unclipped, sizes, empty, why[:-1])
 
 
 def results_of(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
@@ -335,36 +411,39 @@ def combine(accuracies: Floats) -> tuple[Floats, Floats]:
     not detect confident errors. The disagreement is the highest minus the lowest member; if it is large, no estimate is
     reliable. Both are NaN if a member is.
     """
-    rising = np.sort(accuracies, axis=0)
+    rising = accuracies.copy()
+    rising.sort(axis=0)
     # NaN is sorted last.
     spread = rising[5] - rising[0]
     # The lower quartile of six is a quarter of the way from the second to the third.
-    return np.where(np.isnan(spread), np.nan, (rising[1] * 3.0 + rising[2]) / 4.0), spread
+    lower = (rising[1] * _THREE + rising[2]) / _FOUR
+    np.putmask(lower, np.isnan(spread), np.nan)
+    return lower, spread
 
 
-def estimate_all(
-    ready: Iterable[CalibratedEstimator],
-    variants: Variants,
-    windows: Measured,
-    failed: Failed | None = None,
-) -> tuple[Estimates, Floats]:
-    """Return the estimates in the chosen variants, then the consensus, by full name; and the disagreement.
+class Ensemble:
+    """Calibrated estimators in chosen variants, and the consensus."""
 
-    The consensus always uses the default variants.
-    """
-    default = tuple(ready)
-    chosen = tuple(choose(one, variants.get(one.form.member.name)) for one in default) if variants else default
-    every = (*default, *(one for one in chosen if one.form.variant is not None))
-    columns, why = _columns(every, windows, failed)
-    place = {one.form.full_name: row for row, one in enumerate(every)}
-    members = [place[member] for member in MEMBERS]
-    consensus, spread = combine(columns[0, members])
-    columns[:2, -1] = consensus
-    # The reason of the first member that has one.
-    reasons = why[members]
-    why[-1] = reasons[(reasons != 0).argmax(axis=0), np.arange(len(spread))]
-    if len(every) > len(default):
-        rows = [*(place[one.form.full_name] for one in chosen), -1]
-        columns, why = columns[:, rows], why[rows]
-    names = (*(one.form.full_name for one in chosen), CONSENSUS)
-    return _estimates(names, windows.records, columns, why), spread
+    def __init__(self, ready: Iterable[CalibratedEstimator], variants: Variants) -> None:
+        default = tuple(ready)
+        chosen = tuple(choose(one, variants.get(one.form.member.name)) for one in default)
+        # The consensus always uses the default variants.
+        self._forms = Forms((*default, *(one for one in chosen if one.form.variant is not None)))
+        place = {one.form.full_name: row for row, one in enumerate(self._forms.ready)}
+        self._members = np.array([place[member] for member in MEMBERS])
+        self._rows = [*(place[one.form.full_name] for one in chosen), -1] if len(place) > len(default) else None
+        self.names = (*(one.form.name for one in chosen), CONSENSUS)
+        self.full_names = (*(one.form.full_name for one in chosen), CONSENSUS)
+
+    def estimate(self, windows: Measured, failed: Failed | None = None) -> tuple[Floats, Codes, Floats]:
+        """Return the columns of `Estimates` in the chosen variants, then the consensus; their `why`; the disagreement."""
+        columns, why, complete = self._forms.columns(windows, failed)
+        consensus, spread = combine(columns[0].take(self._members, axis=0))
+        columns[:2, -1] = consensus
+        if not complete:
+            # The reason of the first member that has one.
+            reasons = why[self._members]
+            why[-1] = reasons[(reasons != 0).argmax(axis=0), np.arange(len(spread))]
+        if self._rows is not None:
+            columns, why = columns[:, self._rows], why[self._rows]
+        return columns, why, spread

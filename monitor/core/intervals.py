@@ -16,6 +16,9 @@ DEFAULT_LEVEL = 0.95
 LEVELS = (0.5, 0.99)
 """The supported levels: above the upper one, too few errors decide."""
 
+# Arrays, because numpy converts a number at every call.
+_ZERO, _ONE = np.array(0.0), np.array(1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorQuantiles:
@@ -41,19 +44,35 @@ class IntervalTables:
 
         The last is that of each window at the level. NaN without an estimate, or without records.
         """
-        nothing, no_records = np.isnan(accuracy), records == 0
         if len(self.sizes) == 0:
+            nothing, no_records = np.isnan(accuracy), records == 0
             return np.where(nothing, np.nan, 0.0), np.where(nothing, np.nan, 1.0), np.where(no_records, np.nan, 1.0)
-        bias, errors, tails = self._tables(names)
-        reach = self._reach(errors, tails, np.maximum(records, 1))
-        below, above, chance = reach[: len(names)], reach[len(names) : -1], np.fmin(1.0, np.fmax(0.0, reach[-1]))
-        # The centre is clipped, the errors are not.
-        centre = np.minimum(1.0, np.maximum(0.0, accuracy - bias))
-        lower, upper = centre - below, centre + above
-        # An unknown reach ends at 0 or 1.
-        lower, upper = np.where(lower > 0.0, lower, 0.0), np.where(upper < 1.0, upper, 1.0)
-        lower[nothing] = upper[nothing] = chance[no_records] = np.nan
-        return lower, upper, chance
+        bias, below, above, chance = self._around(names, records)
+        # The centre is clipped, the errors are not. NaN stays NaN.
+        centre = np.minimum(np.maximum(accuracy - bias, _ZERO), _ONE)
+        return np.maximum(centre - below, _ZERO), np.minimum(centre + above, _ONE), chance.copy()
+
+    def _around(self, names: tuple[str, ...], records: Integers) -> tuple[Floats, ...]:
+        """Return biases, how far intervals reach below and above the centre, and the disagreement by chance.
+
+        They depend only on the numbers of records, which do not change in full windows: the latest are kept.
+        """
+        known, found = self._latest.get(names, (None, ()))
+        if known != records.tobytes():
+            bias, errors, tails = self._tables(names)
+            reach = self._reach(errors, tails, np.maximum(records, 1))
+            chance = np.fmin(1.0, np.fmax(0.0, reach[-1]))
+            chance[records == 0] = np.nan
+            # An unknown reach ends at 0 or 1.
+            reach[np.isnan(reach)] = np.inf
+            found = bias, reach[: len(names)], reach[len(names) : -1], chance
+            self._latest[names] = records.tobytes(), found
+        return found
+
+    @cached_property
+    def _latest(self) -> dict[tuple[str, ...], tuple[bytes, tuple[Floats, ...]]]:
+        """The latest numbers of records by names, and what was found for them."""
+        return {}
 
     def _reach(self, errors: Floats, tails: Floats, records: Integers) -> Floats:
         """Return quantiles of the errors, shape (rows, windows), widened by errors that chance may have hidden."""

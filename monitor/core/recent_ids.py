@@ -18,8 +18,8 @@ NO_ID = 0
 _FEWEST_SLOTS = 1 << 10
 # At most half of the slots are used, to keep searches short.
 _SLOTS_PER_ID = 2
-# Fits in the CPU cache.
-_AT_ONCE = 1 << 14
+# Every search takes some steps, however few the ids; more of them would not fit in the CPU cache.
+_AT_ONCE = 1 << 16
 
 
 class RecentIds:
@@ -62,10 +62,12 @@ class RecentIds:
     def fresh(self, hashes: Hashes) -> Booleans:
         """Return which hashes are new: neither remembered nor earlier in the batch. NO_ID always is. Changes nothing."""
         given = hashes != NO_ID
-        ids = hashes[given]
-        fresh = np.ones(len(hashes), dtype=np.bool_)
-        fresh[given] = ~(self._newer.holds(ids) | self._older.holds(ids) | _repeated(ids))
-        return fresh
+        if not given.all():
+            fresh: Booleans = ~given
+            fresh[given] = self.fresh(hashes[given])
+            return fresh
+        known: Booleans = self._newer.holds(hashes) | self._older.holds(hashes) | _repeated(hashes)
+        return ~known
 
     def remember(self, hashes: Hashes, batch: int | None = None) -> None:
         """Remember ids in arrival order, except NO_ID; `batch` is the number under which they were stored."""
@@ -126,6 +128,8 @@ class _Table:
 
     def holds(self, hashes: Hashes) -> Booleans:
         """Return which hashes are in the set."""
+        if not self.held:
+            return np.zeros(len(hashes), dtype=np.bool_)
         places = self._first_places(hashes)
         seen = self.slots.take(places)
         held: Booleans = seen == hashes
@@ -152,15 +156,10 @@ class _Table:
         while len(hashes):
             step += 1
             seen = self.slots.take(places)
-            free = np.flatnonzero(seen == 0)
-            claimed, claims = places[free], hashes[free]
             # Of several for the same free slot, one wins.
-            self.slots[claimed] = claims
-            won = self.slots.take(claimed) == claims
-            new += int(np.count_nonzero(won))
-            homeless = seen != hashes
-            homeless[free[won]] = False
-            left = np.flatnonzero(homeless)
+            self.slots[places] = np.where(seen == 0, hashes, seen)
+            left = np.flatnonzero(self.slots.take(places) != hashes)
+            new += len(hashes) - len(left) - int(np.count_nonzero(seen == hashes))
             hashes, places = hashes[left], (places[left] + step) & (len(self.slots) - 1)
         return new
 
@@ -171,9 +170,9 @@ class _Table:
         wanted = _SLOTS_PER_ID * (self.held + count)
         if wanted <= len(self.slots) or len(self.slots) == self._most_slots:
             return
-        # Doubling keeps small sets small, and moves large ones rarely.
+        # A quarter full at most: small sets stay small, and large ones move rarely.
         held = self.slots[self.slots != 0]
-        self.slots = np.zeros(min(self._most_slots, 1 << (wanted - 1).bit_length()), dtype=np.uint64)
+        self.slots = np.zeros(min(self._most_slots, 2 << (wanted - 1).bit_length()), dtype=np.uint64)
         for start in range(0, len(held), _AT_ONCE):
             self._put(held[start : start + _AT_ONCE])
 

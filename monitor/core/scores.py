@@ -361,6 +361,26 @@ class ThresholdGrid:
         return np.where(low, near, 2 * self._middle + 1 - near)
 
 
+class LinearCurve:
+    """`np.interp` at numbers in single precision, to the bit but faster: a table finds the section."""
+
+    def __init__(self, corners: Singles, values: Floats) -> None:
+        self._grid = ThresholdGrid(corners)
+        # Flat in front and behind.
+        self._corners = np.append(corners[:1], corners).astype(np.float64)
+        self._values = np.append(values[:1], values)
+        self._slopes = np.zeros(len(self._values))
+        self._slopes[1:-1] = np.diff(values) / np.diff(self._corners[1:])
+
+    def __call__(self, numbers: Singles) -> Floats:
+        """Return the value at each number."""
+        section = self._grid.cell(numbers)
+        found = numbers - self._corners[section]
+        found *= self._slopes[section]
+        found += self._values[section]
+        return found
+
+
 def mean_scores_at(ranked: Singles, scores: Scores) -> Floats:
     """Return the mean score of the records at each threshold, with 0 for empty sets."""
     grid = ThresholdGrid(ranked)

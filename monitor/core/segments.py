@@ -21,6 +21,7 @@ from monitor.core.window import (
     Entering,
     SharedRecords,
     SlidingWindow,
+    by_code,
     bytes_per_record,
     bytes_per_window,
     enter,
@@ -220,7 +221,8 @@ class ModelWindows:
         everywhere = ALL not in chunk.segments
         places, names = ([Entering([self._windows[ALL]])], [ALL]) if everywhere else ([], [])
         for column in chunk.codes.T:
-            used = [code for code in np.unique(column).tolist() if code >= 0 and chunk.segments[code] in windows]
+            found = np.flatnonzero(np.bincount(column + 1, minlength=1)[1:]).tolist()
+            used = [code for code in found if chunk.segments[code] in windows]
             if used:
                 chosen = np.full(len(chunk.segments) + 1, -1, dtype=np.int64)
                 chosen[used] = np.arange(len(used))
@@ -229,11 +231,15 @@ class ModelWindows:
         first = self._records.next_arrival
         windows_of_all = self._windows.values()
         added = enter(self._records, windows_of_all, chunk.vectors, chunk.at, chunk.arrived, places, chunk.decided)
-        found = dict(zip(names, added, strict=True))
-        for segment, one in found.items():
+        by_segment = dict(zip(names, added, strict=True))
+        for segment, one in by_segment.items():
             # Without late records, which are not in the window.
             self._entered[segment] += one.entered
-        return Entered(first, found)
+        return Entered(first, by_segment)
+
+    def reserve(self, records: int, windows: int) -> None:
+        """Prepare for stored records of so many windows."""
+        self._records.reserve(min(records, windows * self._bounds.capacity))
 
     def place(self, segment: Segment, seen: float) -> SlidingWindow:
         """Return the window of a segment with records at `seen`, created if needed."""
@@ -370,10 +376,9 @@ def _lasting(chunk: Chunk, capacity: int) -> Integers:
     lasting = np.zeros(len(order), dtype=np.bool_)
     lasting[order[-capacity:]] = True
     for column in chunk.codes.T:
-        rows = order[np.argsort(column[order], kind="stable")]
-        code = column[rows]
-        behind = np.searchsorted(code, code, side="right") - np.arange(len(code))
-        lasting[rows[(code >= 0) & (behind <= capacity)]] = True
+        grouped, edges = by_code(column[order], len(chunk.segments))
+        for start, end in itertools.pairwise(edges.tolist()):
+            lasting[order[grouped[max(start, end - capacity) : end]]] = True
     return np.flatnonzero(lasting)
 
 
@@ -383,12 +388,17 @@ def _split(names: Sequence[str], fields: Mapping[str, Texts]) -> Iterator[tuple[
         return
     columns = [fields[name] for name in names]
     present = np.flatnonzero(~np.any([column.are("") for column in columns], axis=0))
-    code = np.zeros(len(present), dtype=np.int64)
+    code, size = np.zeros(len(present), dtype=np.int64), 1
     for column in columns:
         code = code * len(column.values) + column.codes[present]
-    order = np.argsort(code, kind="stable")
-    edges = np.flatnonzero(np.diff(code[order], prepend=-1, append=-2))
-    for start, end in itertools.pairwise(edges):
+        size *= len(column.values)
+        if size > len(present):
+            used, code = np.unique(code, return_inverse=True)
+            size = len(used)
+    order, edges = by_code(code, size)
+    for start, end in itertools.pairwise(edges.tolist()):
+        if start == end:
+            continue
         rows = present[order[start:end]]
         yield (
             tuple((name, column.values[column.codes[rows[0]]]) for name, column in zip(names, columns, strict=True)),

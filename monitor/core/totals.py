@@ -4,9 +4,9 @@ The contributions of a record are rounded to fixed point and are the same whenev
 are measured with it. So the order of additions and subtractions makes no difference.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from monitor.core.calibration import Calibration, WindowEstimate
 from monitor.core.decisions import DecidedBy
 from monitor.core.ensemble import CalibratedEstimator, Failed
-from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences, ThresholdedEntropy
+from monitor.core.estimators.confidence import (
+    AverageConfidence,
+    CalibratedConfidence,
+    DifferenceOfConfidences,
+    ThresholdedEntropy,
+)
 from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, ConformalAtConfidence
 from monitor.core.performance import MeasuredPerformance, PerformanceGauge, PerformanceMeasures, Target, targets
 from monitor.core.scores import (
@@ -25,10 +30,10 @@ from monitor.core.scores import (
     Booleans,
     Floats,
     Integers,
+    LinearCurve,
     Scores,
     Singles,
     ThresholdGrid,
-    fixed,
     outputs,
 )
 
@@ -43,20 +48,31 @@ CELLS = 448
 _BELOW = 192
 """Cells of the curve below the threshold at which its range was chosen. Fewer are rebuilt more often, more cost more."""
 
-_FINER = 1 << 30
+# These numbers are arrays, because numpy converts a number at every call.
+_FINER = np.array(1 << 30)
 """The extra resolution of confidence remainders."""
+_HALVES, _ONES = np.array(2.0 * _FINER), np.array(float(FIXED_POINT))
+_NONE, _ONE, _TWO = np.array(0), np.array(1), np.array(2)
+_FIRST_RANK, _EPSILON = np.array(1.0), np.array(1e-9)
 
 # A block of probabilities as float64, with its logarithms, fits in the CPU cache.
 _BLOCK_ELEMENTS = 1 << 17
-# With at most this many classes, sorting all is faster than selecting.
-_FEW_CLASSES = 32
+# With at most this many classes, sorting all is faster than selecting; also whatever else goes class by class.
+_FEW_CLASSES = 16
 _SORTED_ELEMENTS = 1 << 17
 # Approximate entropies further than this from the threshold are on the right side of it.
 _CLOSE = 1e-6
 
-_PIECE = 1 << 13
+MOST_TOGETHER = 1 << 13
+"""Records that may be measured together: float64 holds the sum of so many numbers in fixed point exactly."""
 
 _COUNT, _CONFIDENCE, _REMAINDER, _FIRST = 0, 1, 3, 5
+_WHOLE = np.array([[_COUNT, _CONFIDENCE], [_COUNT, _CONFIDENCE + 1]])
+"""The totals of all records of which those of filled sets are a part, by stream."""
+_MOST_EXACT = np.array((1 << 53) // FIXED_POINT)
+
+STREAMS = np.array([[0], [1]])
+"""Raw and scaled, as a column."""
 
 
 class _LateScores(Scores):
@@ -79,30 +95,62 @@ class _LateScores(Scores):
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of records' mean scores at thresholds, for one stream: those in cells at or above the floors."""
+    """The steps of records' mean scores at thresholds, for one stream: those in cells at or above the floors, and some below."""
 
     record: Integers
-    """The record of each step; the first steps of all records come first."""
+    """The record of each step; the first steps of all records, those of their largest probabilities, come first."""
     cell: Integers
-    step: Numbers
+    step: Floats
+    """An integer, in fixed point; the first step of a record is its confidence."""
     first: int
-    """The number of first steps; those of a record's largest probability."""
-    confidence: Numbers
-    """That of the decision, in fixed point, by record."""
-    sets: Numbers
-    """Totals of each record's set at the fixed threshold, shape (4, records)."""
+    """The number of first steps."""
+    sure: Floats | None = None
+    """The confidences of the decisions, by first step, in fixed point; None if they are the first steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSteps:
+    """The steps of groups of records that are in the same windows."""
+
+    group: Integers
+    cell: Integers
+    totals: Numbers
+    """The four totals of conformal sets, shape (4, steps)."""
+
+    @classmethod
+    def of(cls, steps: Steps, group: Integers, groups: int, lowest: int, highest: int) -> "GroupSteps":
+        """Return the steps of records in these groups, those above the cell `highest` in it, those below `lowest` under it."""
+        width = highest - lowest + 2
+        cell = np.minimum(np.maximum(steps.cell, lowest - 1), highest) - (lowest - 1)
+        first, rest = slice(None, steps.first), slice(steps.first, None)
+        sure = steps.step[first] if steps.sure is None else steps.sure
+        if groups * width > len(cell):
+            totals = np.zeros((ROWS, len(cell)), dtype=np.int64)
+            totals[0], totals[1], totals[2, first], totals[3, first] = steps.step, 1, 1, sure
+            return cls(group[steps.record], cell + (lowest - 1), totals)
+        # Groups of many records have many steps in each cell: added up once for all windows.
+        place, size = group[steps.record] * width + cell, groups * width
+        added = np.empty((ROWS, size))
+        added[2] = np.bincount(place[first], minlength=size)
+        added[3] = np.bincount(place[first], sure, size)
+        largest = added[3] if steps.sure is None else np.bincount(place[first], steps.step[first], size)
+        added[0] = np.bincount(place[rest], steps.step[rest], size) + largest
+        added[1] = np.bincount(place[rest], minlength=size) + added[2]
+        cells = np.tile(np.arange(lowest - 1, highest + 1), groups)
+        return cls(np.repeat(np.arange(groups), width), cells, added.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
     """The sums of records, shape (sums, records) without those of the sets at fixed thresholds, and decided classes."""
 
-    sums: Numbers
+    sums: Floats
+    """Integers, in fixed point."""
     predicted: Integers
-    confidences: list[Floats]
-    """Of the decisions, raw and scaled."""
     top: Floats
-    """The largest probability, raw."""
+    """The largest probabilities, raw."""
+    confidences: list[Floats] | None
+    """Of the decisions, raw and scaled; None if the largest probabilities decide."""
     performance: Iterable[PerformanceMeasures] = ()
 
 
@@ -116,22 +164,29 @@ class Gauge:
     def __init__(self, calibration: Calibration, shown: Sequence[Target] | None = None) -> None:
         self.calibration = calibration
         ranked = [_ranked(calibration, scaled=scaled) for scaled in (False, True)]
-        self.grids = tuple(ThresholdGrid(some) for some in ranked)
+        cuts = [_cut(calibration, some, scaled=scaled) for scaled, some in zip((False, True), ranked, strict=True)]
+        self.grids = tuple(ThresholdGrid(np.append(some, cut)) for some, cut in zip(ranked, cuts, strict=True))
         self.cells = tuple(min(CELLS, grid.cells - 1) for grid in self.grids)
         """The cells of a window's curve, by stream. Cell 0 of the grid is below every threshold."""
-        self._places = [np.searchsorted(grid.thresholds, some) for grid, some in zip(self.grids, ranked, strict=True)]
         wanted = targets(calibration.classes) if shown is None else tuple(shown)
         self.performance = None
         """The measuring of performance, for the targets that are shown; None if there are none, or the reference is old."""
         if calibration.performance is not None and wanted:
             self.performance = PerformanceGauge(calibration.performance, calibration.temperature, wanted)
+        # By rank from 1, first raw, then scaled.
+        ranks = len(ranked[0])
+        self._ranks, self._last_rank, self._levels = np.array(ranks), np.array(float(ranks)), np.array(ranks + 1.0)
+        above = [np.searchsorted(grid.thresholds, some) + 1 for grid, some in zip(self.grids, ranked, strict=True)]
+        self._above = np.concatenate([[0], *above])
         self._log_floor = float(np.log(np.array([FLOOR]))[0])
-        self._cuts = [
-            _cut(calibration, some, scaled=scaled) for scaled, some in zip((False, True), ranked, strict=True)
+        self.fixed_cells = [
+            int(np.searchsorted(grid.thresholds, cut)) + 1 for grid, cut in zip(self.grids, cuts, strict=True)
         ]
+        """The first cell above the fixed threshold of each stream."""
         self._slices: dict[str, slice] = {}
         self._summed: list[CalibratedEstimator] = []
         self._entropies: list[CalibratedEstimator] = []
+        self._interpolated: list[tuple[CalibratedEstimator, LinearCurve]] = []
         place = _FIRST
         one_record = Scores(np.ones((calibration.classes, 1)))
         for one in calibration.estimators:
@@ -142,7 +197,11 @@ class Gauge:
             if type(estimator) in {AverageConfidence, DifferenceOfConfidences}:
                 self._slices[one.form.name] = slice(_CONFIDENCE + scaled, _CONFIDENCE + scaled + 1)
                 continue
-            (self._entropies if type(estimator) is ThresholdedEntropy else self._summed).append(one)
+            curve = _curve(one)
+            if curve is not None:
+                self._interpolated.append((one, curve))
+            else:
+                (self._entropies if type(estimator) is ThresholdedEntropy else self._summed).append(one)
             rows = len(estimator.contributions(one_record, 1.0))
             self._slices[one.form.name] = slice(place, place + rows)
             place += rows
@@ -155,22 +214,22 @@ class Gauge:
         for one in calibration.estimators:
             if isinstance(one.estimator, Conformal):
                 self._slices[one.form.name] = (self.moving if _moves(one) else self._sets)[one.form.scaled]
-        # For means of sets: shares of empty sets instead of others, and their confidences. Sizes and shares are counts.
+        # For means of sets: sizes and shares are counts; mean scores and confidences are rounded once.
         sets = np.array([some.start for some in (*self._sets, *self.moving)])
-        self._filled, self._sure = sets + 2, sets + 3
         self._ones = np.full((self.totals, 1), FIXED_POINT)
         self._ones[np.concatenate([sets + 1, sets + 2])] = 1
+        self._rounded = np.concatenate([sets, sets + 3])
 
     @property
     def bytes_per_window(self) -> int:
         """The memory of one window's totals."""
         performance = 0 if self.performance is None else self.performance.totals
-        return 8 * (self.sums + ROWS * sum(self.cells) + performance + 1) + 4 * self.calibration.classes
+        return 8 * (self.sums + ROWS * sum(self.cells) + performance + 2) + 4 * self.calibration.classes
 
     @property
     def bytes_shared(self) -> int:
         """The memory of the shared tables."""
-        return sum(grid.nbytes for grid in self.grids) + sum(places.nbytes for places in self._places)
+        return sum(grid.nbytes for grid in self.grids) + self._above.nbytes
 
     def derive(self, vectors: Singles) -> tuple[Floats, Marks]:
         """Return what is kept of each record: softmax denominators, and marks of the entropies."""
@@ -220,35 +279,40 @@ class Gauge:
         self, vectors: Singles, denominators: Floats, marks: Marks, decided: Integers | None = None
     ) -> Measures:
         """Return the sums of records, except those of conformal sets; `decided` is needed only if records decide."""
-        predicted, decision = np.argmax(vectors, axis=1), self.calibration.decision
-        top = vectors[np.arange(len(vectors)), predicted].astype(np.float64)
-        confidences = [top, 1.0 / denominators]
+        largest, predicted = _largest(vectors)
+        top, decision = largest.astype(np.float64), self.calibration.decision
+        confidences, sure = [top, 1.0 / denominators], None
         if decision.by is not DecidedBy.ARGMAX:
             predicted = decision.taken(vectors, decided)
-            confidences = self._confidences(vectors, top, denominators, predicted)
-        sums = np.empty((self._sets[0].start, len(vectors)), dtype=np.int64)
-        sums[_COUNT] = 1
+            confidences = sure = self._confidences(vectors, top, denominators, predicted)
+        sums = np.empty((self._sets[0].start, len(vectors)))
+        sums[_COUNT] = 1.0
         late: list[Scores] = []
         for stream, confidence in enumerate(confidences):
             exact = confidence * FIXED_POINT
-            coarse = np.rint(exact)
-            sums[_CONFIDENCE + stream] = coarse
+            coarse = np.rint(exact, out=sums[_CONFIDENCE + stream])
             exact -= coarse
             exact *= _FINER
-            sums[_REMAINDER + stream] = np.rint(exact)
+            np.rint(exact, out=sums[_REMAINDER + stream])
             late.append(_LateScores(confidence, lambda stream=stream: self._probabilities(vectors)[stream]))  # type: ignore[misc]
         for bit, one in enumerate(self._entropies):
             rows = sums[self._slices[one.form.name]]
             rows[0] = (marks >> (2 * bit)) & 1
             rows[1] = (marks >> (2 * bit + 1)) & 1
             rows *= FIXED_POINT
+        for one, curve in self._interpolated:
+            values = curve(confidences[one.form.scaled].astype(np.float32))
+            values *= FIXED_POINT
+            np.rint(values, out=sums[self._slices[one.form.name].start])
         for one in self._summed:
             # Only conformal forms use the mean confidence, and they are not summed here.
-            sums[self._slices[one.form.name]] = fixed(one.estimator.contributions(late[one.form.scaled], 0.0))
+            rows = sums[self._slices[one.form.name]]
+            np.multiply(one.estimator.contributions(late[one.form.scaled], 0.0), FIXED_POINT, out=rows)
+            np.rint(rows, out=rows)
         performance = (
             () if self.performance is None else list(self.performance.measure(vectors, predicted, denominators))
         )
-        return Measures(sums, predicted, confidences, top, performance)
+        return Measures(sums, predicted, top, sure, performance)
 
     def _confidences(self, vectors: Singles, top: Floats, denominators: Floats, decided: Integers) -> list[Floats]:
         """Return the probabilities of the decided classes, raw and scaled, as `outputs` computes them, to the bit."""
@@ -262,46 +326,44 @@ class Gauge:
         scaled /= denominators
         return [raw, scaled]
 
+    def summed(self, measures: Measures, starts: Integers) -> Numbers:
+        """Return the sums of groups of consecutive records, shape (sums, groups), with 0 for those of conformal sets."""
+        found = np.zeros((self.sums, len(starts)), dtype=np.int64)
+        each = measures.sums
+        found[: len(each)] = each if len(starts) == each.shape[1] else np.add.reduceat(each, starts, axis=1)
+        return found
+
     def _probabilities(self, vectors: Singles) -> tuple[Floats, Floats]:
         both = outputs(np.concatenate([vectors, vectors[:1]]), self.calibration.temperature)
         return both.raw.probabilities[:, :-1], both.scaled.probabilities[:, :-1]
 
     def steps(
-        self,
-        vectors: Singles,
-        top: Floats,
-        denominators: Floats,
-        floors: Sequence[Integers],
-        confidences: Sequence[Floats] | None = None,
-    ) -> list[tuple[Integers, list[Steps]]]:
-        """Return the steps of records in cells at or above `floors`, one by stream and record, in groups.
+        self, vectors: Singles, measures: Measures, denominators: Floats, floors: Sequence[Integers]
+    ) -> list[Steps]:
+        """Return by stream the steps of records in cells at or above `floors`, which are given by stream and record.
 
-        `top` are the largest probabilities, `confidences` those of the decisions, by stream. Each group has its records, and
-        their steps by stream. Nothing below the floors is sorted or placed.
+        Little below the floors is sorted or placed.
         """
-        bounds = [
-            np.minimum(grid.thresholds[floor - 1], cut)
-            for grid, floor, cut in zip(self.grids, floors, self._cuts, strict=True)
-        ]
-        least = np.minimum(bounds[0], self._raw_bound(bounds[1], top, denominators))
-        found = []
-        for rows, falling in self._selected(vectors, least):
-            falling_wide = falling.astype(np.float64)
-            # The same object if the largest probability decides.
-            largest = confidences is None or confidences[0] is top
-            sure = [None, None] if largest else [some[rows] for some in confidences or ()]
-            raw = self._steps_of(0, falling_wide.copy(), falling, bounds[0][rows], sure[0])
-            np.maximum(falling_wide, FLOOR, out=falling_wide)
-            np.log(falling_wide, out=falling_wide)
-            falling_wide /= self.calibration.temperature
-            highest = np.log(np.maximum(top[rows], FLOOR))
+        bounds = [grid.thresholds[floor - 1] for grid, floor in zip(self.grids, floors, strict=True)]
+        least = np.minimum(bounds[0], self._raw_bound(bounds[1], measures.top, denominators))
+        found: list[list[Steps]] = [[], []]
+        for rows, sizes, falling in self._selected(vectors, least):
+            wide = falling.astype(np.float64)
+            record = np.concatenate([rows[:size] for size in sizes])
+            found[0].append(self._steps_of(0, wide.copy(), falling, sizes, record))
+            np.maximum(wide, FLOOR, out=wide)
+            np.log(wide, out=wide)
+            wide /= self.calibration.temperature
+            highest = np.log(np.maximum(measures.top, FLOOR))
             highest /= self.calibration.temperature
-            falling_wide -= highest
-            np.exp(falling_wide, out=falling_wide)
-            falling_wide /= denominators[rows]
-            scaled = self._steps_of(1, falling_wide, falling_wide.astype(np.float32), bounds[1][rows], sure[1])
-            found.append((rows, [raw, scaled]))
-        return found
+            wide -= highest[record]
+            np.exp(wide, out=wide)
+            wide /= denominators[record]
+            found[1].append(self._steps_of(1, wide, wide.astype(np.float32), sizes, record))
+        return [
+            _joined(some, None if measures.confidences is None else measures.confidences[stream])
+            for stream, some in enumerate(found)
+        ]
 
     def _raw_bound(self, bound: Singles, top: Floats, denominators: Floats) -> Singles:
         """Return a raw probability below which the scaled one is certainly below a bound."""
@@ -310,14 +372,19 @@ class Gauge:
             # Near the floor of logarithms all probabilities are equal.
             return np.where(raw <= 2 * FLOOR, -1.0, raw).astype(np.float32)
 
-    def _selected(self, vectors: Singles, least: Singles) -> Iterator[tuple[Integers, Singles]]:
-        """Yield records with their probabilities at or above `least` in falling order, class-major, filled with zeros."""
+    def _selected(self, vectors: Singles, least: Singles) -> Iterator[tuple[Integers, list[int], Singles]]:
+        """Yield records with their probabilities at or above `least`: all the largest, then all the second, and so on.
+
+        The records are in falling order of how many they have, so that each rank is of the first few: of the given sizes.
+        """
         records, classes = vectors.shape
-        everything = np.arange(records)
         if classes <= _FEW_CLASSES:
-            falling = np.ascontiguousarray(np.sort(vectors, axis=1)[:, ::-1].T)
-            most = int(np.count_nonzero(np.logical_or.reduce(falling >= least, axis=1)))
-            yield everything, falling[: max(1, most)]
+            falling = _sorted(vectors)
+            inside = np.array([some >= least for some in falling])
+            rows = np.argsort(np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int8), kind="stable")[::-1]
+            sizes = [size for size in np.add.reduce(inside, axis=1).tolist() if size]
+            if sizes:
+                yield rows, sizes, np.concatenate([falling[rank][rows[:size]] for rank, size in enumerate(sizes)])
             return
         place = np.concatenate(
             [
@@ -334,40 +401,44 @@ class Gauge:
         group = np.empty(records, dtype=np.int64)
         group[order] = _groups(counts[order])
         for number in range(int(group.max(initial=-1)) + 1):
-            rows_ = np.flatnonzero(group == number)
-            most = max(1, int(counts[rows_].max()))
+            rows_ = order[group[order] == number][::-1]
+            most = int(counts[rows_[0]])
+            if not most:
+                continue
             local = np.zeros(records, dtype=np.int64)
             local[rows_] = np.arange(len(rows_))
-            inside = slice(None) if len(rows_) == records else np.flatnonzero(group[record] == number)
+            inside_ = slice(None) if len(rows_) == records else np.flatnonzero(group[record] == number)
             padded = np.zeros((len(rows_), most), dtype=np.float32)
-            padded[local[record[inside]], column[inside]] = chosen[inside]
+            padded[local[record[inside_]], column[inside_]] = chosen[inside_]
             padded.sort(axis=1)
-            yield rows_, np.ascontiguousarray(padded[:, ::-1].T)
+            sizes = (len(rows_) - np.searchsorted(counts[rows_[::-1]], np.arange(1, most + 1))).tolist()
+            yield rows_, sizes, np.concatenate([padded[:size, -1 - rank] for rank, size in enumerate(sizes)])
 
     def _steps_of(
-        self, stream: int, falling: Floats, comparable: Singles, bound: Singles, sure: Floats | None
+        self, stream: int, falling: Floats, comparable: Singles, sizes: Sequence[int], record: Integers
     ) -> Steps:
-        """Return the steps of one stream; `falling` is overwritten, `sure` are the confidences if they are not its first."""
-        confidence = fixed(falling[0] if sure is None else sure)
-        for rank in range(1, len(falling)):
-            falling[rank] += falling[rank - 1]
-        falling /= np.arange(1, len(falling) + 1)[:, None]
+        """Return the steps of one stream; `falling` is overwritten."""
         falling *= FIXED_POINT
-        means = np.rint(falling, out=falling).astype(np.int64)
-        records = means.shape[1]
-        inside = comparable >= self._cuts[stream]
-        sizes = np.add.reduce(inside.view(np.int8), axis=0, dtype=np.int64)
-        filled = sizes > 0
-        sets = np.empty((ROWS, records), dtype=np.int64)
-        sets[0] = means[np.maximum(sizes - 1, 0), np.arange(records)] * filled
-        sets[1] = sizes
-        sets[2] = filled
-        sets[3] = confidence * filled
-        # Steps are differences of rounded means, so they add up exactly.
-        means[1:] -= means[:-1].copy()
-        hits = np.flatnonzero(comparable >= bound)
-        cell = self.grids[stream].cell(comparable.ravel()[hits])
-        return Steps(hits % records, cell, means.ravel()[hits], int(np.searchsorted(hits, records)), confidence, sets)
+        ends = np.cumsum(sizes).tolist()
+        # Each rank, and the same records one rank before.
+        ranks = [
+            (slice(end, end + size), slice(start, start + size))
+            for start, end, size in zip([0, *ends], ends, sizes[1:], strict=False)
+        ]
+        for here, before in ranks:
+            falling[here] += falling[before]
+        for rank, (here, _) in enumerate(ranks, 2):
+            falling[here] /= rank
+        np.rint(falling, out=falling)
+        # Steps are differences of rounded means, so they add up exactly. From the last, so that the means before are there.
+        for here, before in reversed(ranks):
+            falling[here] -= falling[before]
+        return Steps(record, self.grids[stream].cell(comparable), falling, sizes[0])
+
+    @property
+    def places(self) -> Mapping[str, slice]:
+        """The totals of each estimator by name."""
+        return self._slices
 
     def place_of(self, one: CalibratedEstimator) -> slice:
         """Return the totals of an estimator."""
@@ -378,28 +449,74 @@ class Gauge:
     def means(self, totals: Numbers) -> Floats:
         """Return the means of the totals of windows, shape (windows, totals), as the estimators need them, transposed."""
         records, changed = totals[:, _COUNT], totals.T.copy()
-        changed[self._filled] = records - changed[self._filled]
-        changed[self._sure] = changed[[_CONFIDENCE, _CONFIDENCE + 1] * 2] - changed[self._sure]
-        ones = self._ones * np.maximum(records, 1)
-        means = np.asarray(changed / ones)
+        # The number and confidences of empty sets instead of the others, by threshold and stream.
+        others = changed[self._sets[0].start :].reshape(2, 2, ROWS, -1)[:, :, 2:]
+        np.subtract(changed.take(_WHOLE, axis=0), others, out=others)
+        ones = self._ones * np.maximum(records, _ONE)
+        means = np.empty((len(changed) + 1, len(records)))
+        means[-1] = np.nan
+        np.divide(changed, ones, out=means[:-1])
         # numpy rounds totals above 2**53 before it divides; those of sets are rounded once.
-        large = np.flatnonzero(records > (1 << 53) // FIXED_POINT)
-        if len(large):
-            for place in np.concatenate([self._filled - 2, self._sure]).tolist():
-                pairs = zip(changed[place, large].tolist(), ones[place, large].tolist(), strict=True)
-                means[place, large] = [total / one for total, one in pairs]
+        large = records > _MOST_EXACT
+        if np.count_nonzero(large):
+            some = np.ix_(self._rounded, large)
+            pairs = zip(changed[some].ravel().tolist(), ones[some].ravel().tolist(), strict=True)
+            means[some] = np.reshape([total / one for total, one in pairs], (len(self._rounded), -1))
         return means
 
     def sets(self, stream: int) -> slice:
         """Return the sums of the sets at the fixed threshold of a stream."""
         return self._sets[stream]
 
-    def asked(self, stream: int, confidence: Floats) -> Integers:
-        """Return the first cell above the threshold of cpc_ac in windows with these mean confidences."""
-        places = self._places[stream]
+    def asked(self, stream: int | Integers, confidence: Floats) -> Integers:
+        """Return the first cell above the threshold of cpc_ac in windows with these mean confidences.
+
+        With the column `STREAMS`, for both.
+        """
         # The epsilon absorbs rounding errors.
-        rank = np.ceil(confidence * (len(places) + 1) - 1e-9)
-        return places[np.minimum(np.maximum(rank, 1), len(places)).astype(np.int64) - 1] + 1
+        rank = np.ceil(confidence * self._levels - _EPSILON)
+        rank = np.minimum(np.maximum(rank, _FIRST_RANK), self._last_rank).astype(np.int64)
+        return np.asarray(self._above.take(rank + stream * self._ranks))
+
+
+def _largest(vectors: Singles) -> tuple[Singles, Integers]:
+    """Return the largest number of each row, and the first place that has it."""
+    if vectors.shape[1] > _FEW_CLASSES:
+        place = np.argmax(vectors, axis=1)
+        return vectors[np.arange(len(vectors)), place], place
+    # The same, faster for few.
+    columns = vectors.T.copy()
+    largest, found = np.maximum.reduce(columns, axis=0), np.zeros(len(vectors), dtype=np.bool_)
+    before = np.zeros(len(vectors), dtype=np.int8)
+    for column in columns:
+        found |= column == largest
+        before += ~found
+    return largest, before.astype(np.int64)
+
+
+def _sorted(vectors: Singles) -> list[Singles]:
+    """Return the largest number of each row, the second, and so on, with a sorting network: faster than `sort` for few."""
+    columns, spare = list(vectors.T.copy()), np.empty(len(vectors), dtype=np.float32)
+    for upper, lower in _network(len(columns)):
+        one, other = columns[upper], columns[lower]
+        np.minimum(one, other, out=spare)
+        np.maximum(one, other, out=one)
+        columns[lower], spare = spare, other
+    return columns
+
+
+@cache
+def _network(size: int) -> list[tuple[int, int]]:
+    """Return the pairs of places that Batcher's odd-even mergesort compares."""
+    spans = [1 << power for power in range((size - 1).bit_length())]
+    return [
+        (place, place + distance)
+        for span in spans
+        for distance in reversed(spans[: spans.index(span) + 1])
+        for start in range(distance % span, size - distance, 2 * distance)
+        for place in range(start, min(start + distance, size - distance))
+        if place // (2 * span) == (place + distance) // (2 * span)
+    ]
 
 
 def _groups(counts: Integers) -> Integers:
@@ -413,6 +530,37 @@ def _groups(counts: Integers) -> Integers:
         group[start:end] = number
         start, number = end, number + 1
     return group
+
+
+def _joined(some: Sequence[Steps], confidence: Floats | None) -> Steps:
+    """Return steps of several records together, with the confidences of their decisions, unless they are the largest."""
+    steps = _one_after_another(some)
+    return steps if confidence is None else replace(steps, sure=_rounded(confidence[steps.record[: steps.first]]))
+
+
+def _rounded(values: Floats) -> Floats:
+    """Return numbers in fixed point, as floats."""
+    return np.rint(values * FIXED_POINT)
+
+
+def _one_after_another(some: Sequence[Steps]) -> Steps:
+    if len(some) == 1:
+        return some[0]
+    parts = [(slice(None, one.first), one) for one in some] + [(slice(one.first, None), one) for one in some]
+    record, cell = (
+        np.concatenate([np.empty(0, dtype=np.int64), *(getattr(one, name)[part] for part, one in parts)])
+        for name in ("record", "cell")
+    )
+    step = np.concatenate([np.empty(0), *(one.step[part] for part, one in parts)])
+    return Steps(record, cell, step, sum(one.first for one in some))
+
+
+def _curve(one: CalibratedEstimator) -> LinearCurve | None:
+    """Return the curve of an estimator that interpolates one, at confidences in single precision."""
+    if type(one.estimator) is not CalibratedConfidence:
+        return None
+    corners = one.estimator.confidence.astype(np.float32)
+    return LinearCurve(corners, one.estimator.accuracy) if np.array_equal(corners, one.estimator.confidence) else None
 
 
 def _moves(one: CalibratedEstimator) -> bool:
@@ -456,7 +604,8 @@ class TotalsTable:
 
     def __init__(self, gauge: Gauge) -> None:
         self.gauge = gauge
-        self._rows = 0
+        self.rows = 0
+        """The number of rows, some of them free."""
         self._free: list[int] = []
         self.sums = np.zeros((0, gauge.sums), dtype=np.int64)
         self.predicted = np.zeros((0, gauge.calibration.classes), dtype=np.int32)
@@ -469,18 +618,19 @@ class TotalsTable:
             (self.performance, 0),
             *((curve, 1) for curve in self.curves),
         ]
-        self.low = np.zeros((2, 0), dtype=np.int32)
+        self._cells = np.array(gauge.cells)[:, None]
+        self.low = np.zeros((2, 0), dtype=np.int64)
         """The first cell of each curve, by stream and row; 0 if no range was chosen."""
 
     def new(self) -> int:
         """Return a row of zeros."""
         if not self._free:
-            rows = self._rows + max(1, self._rows >> 3)
+            rows = self.rows + max(1, self.rows >> 3)
             for array, spare in self._arrays:
                 array.resize((rows + spare, *array.shape[1:]), refcheck=False)
-            self.low = np.concatenate([self.low, np.zeros((2, rows - self._rows), dtype=np.int32)], axis=1)
-            self._free = list(range(rows - 1, self._rows - 1, -1))
-            self._rows = rows
+            self.low = np.concatenate([self.low, np.zeros((2, rows - self.rows), dtype=np.int64)], axis=1)
+            self._free = list(range(rows - 1, self.rows - 1, -1))
+            self.rows = rows
         return self._free.pop()
 
     def release(self, row: int) -> None:
@@ -490,65 +640,114 @@ class TotalsTable:
         self.low[:, row] = 0
         self._free.append(row)
 
-    def add(self, measures: Measures, rows: Integers, sign: Integers) -> None:
-        """Add records to windows, with sign 1, -1, or 0 for not at all."""
-        _add_sums(self.sums[:, : len(measures.sums)], measures.sums, rows, sign)
-        classes = self.predicted.shape[1]
-        np.add.at(self.predicted.reshape(-1), rows * classes + measures.predicted, sign.astype(np.int32))
-        for some in measures.performance:
-            self._add_performance(some, rows[some.rows], sign[some.rows])
+    def add(self, sums: Numbers, rows: Integers, signs: Integers) -> None:
+        """Add the sums of groups of records, shape (sums, groups), to windows.
 
-    def _add_performance(self, some: PerformanceMeasures, rows: Integers, sign: Integers) -> None:
-        totals = self.performance.shape[1]
-        place = rows[some.record] * totals + some.column
-        np.add.at(self.performance.reshape(-1), place, some.value * sign[some.record])
-        _add_sums(self.performance[:, totals - len(some.scaled) :], some.scaled, rows, sign)
+        Rows of windows and signs, 1, -1, or 0 for not at all, are given by place and group.
+        """
+        place, group = np.nonzero(signs)
+        added = sums.T[group] * signs[place, group][:, None]
+        where = rows[place, group][:, None] * self.gauge.sums + np.arange(self.gauge.sums)
+        np.add.at(self.sums.reshape(-1), where.reshape(-1), added.reshape(-1))
 
-    def choose_ranges(
-        self, stream: int, confidence: Floats, rows: Sequence[Integers], signs: Sequence[Integers]
+    def add_predicted(self, predicted: Integers, group: Integers, rows: Integers, signs: Integers) -> None:
+        """Add the predicted classes of records in these groups."""
+        classes, groups = self.predicted.shape[1], rows.shape[1]
+        count = np.ones(len(group), dtype=np.int32)
+        if groups * classes <= len(group):
+            found = np.bincount(group * classes + predicted)
+            used = np.flatnonzero(found)
+            group, predicted = np.divmod(used, classes)
+            count = found[used].astype(np.int32)
+        for row, sign in zip(rows, signs.astype(np.int32), strict=True):
+            np.add.at(self.predicted.reshape(-1), row[group] * classes + predicted, sign[group] * count)
+
+    def add_performance(
+        self, measures: Iterable[PerformanceMeasures], group: Integers, rows: Integers, signs: Integers
     ) -> None:
+        """Add the performance of records in these groups."""
+        width, groups, flat = self.performance.shape[1], rows.shape[1], self.performance.reshape(-1)
+        for some in measures:
+            column, value, of_group = some.column, some.value, group[some.rows]
+            entry = of_group[some.record]
+            if groups * width <= len(entry):
+                # Groups of many records have many entries in each column: added up once for all windows, exactly.
+                found = np.bincount(entry * width + column, value)
+                used = np.flatnonzero(found)
+                entry, column = np.divmod(used, width)
+                value = found[used].astype(np.int64)
+            starts = np.flatnonzero(np.diff(of_group, prepend=-1))
+            scaled = np.add.reduceat(some.scaled, starts, axis=1, dtype=np.int64)
+            mixed = np.arange(width - len(scaled), width)
+            for row, sign in zip(rows, signs, strict=True):
+                np.add.at(flat, row[entry] * width + column, value * sign[entry])
+                some_rows, some_signs = row[of_group[starts]], sign[of_group[starts]]
+                np.add.at(flat, (some_rows * width + mixed[:, None]).ravel(), (scaled * some_signs).ravel())
+
+    def choose_ranges(self, stream: int, sums: Numbers, rows: Integers, signs: Integers) -> None:
         """Choose a range for windows that have none, around the threshold for their share of some records."""
-        for row, sign in zip(rows, signs, strict=True):
-            new = np.flatnonzero((sign > 0) & (self.low[stream, row] == 0))
-            if len(new):
-                count = np.bincount(row[new])
-                chosen = np.flatnonzero(count)
-                mean = np.bincount(row[new], confidence[new])[chosen] / count[chosen]
-                self.low[stream, chosen] = np.maximum(1, self.gauge.asked(stream, mean) - _BELOW)
+        place, group = np.nonzero((signs > 0) & (self.low[stream, rows] == 0))
+        if not len(group):
+            return
+        new, window = np.unique(rows[place, group], return_inverse=True)
+        records, confidence = (np.bincount(window, sums[row, group]) for row in (_COUNT, _CONFIDENCE + stream))
+        self.low[stream, new] = np.maximum(1, self.gauge.asked(stream, confidence / FIXED_POINT / records) - _BELOW)
 
-    def floors(self, stream: int, rows: Sequence[Integers], signs: Sequence[Integers]) -> Integers:
-        """Return for each record the lowest cell that a window needs of it."""
-        highest = len(self.gauge.grids[stream].thresholds)
-        needed = [np.where(sign, self.low[stream, row], highest) for row, sign in zip(rows, signs, strict=True)]
-        return np.asarray(np.minimum(np.minimum.reduce(needed), highest))
+    def steps(
+        self,
+        vectors: Singles,
+        measures: Measures,
+        denominators: Floats,
+        group: Integers,
+        rows: Integers,
+        signs: Sequence[Integers],
+    ) -> list[GroupSteps]:
+        """Return by stream the steps that the windows of groups of records need, with signs by stream."""
+        needed = [self._needed(stream, rows, some) for stream, some in enumerate(signs)]
+        found = self.gauge.steps(vectors, measures, denominators, [floors[group] for floors, _ in needed])
+        return [
+            GroupSteps.of(steps, group, rows.shape[1], int(floors.min()), highest)
+            for steps, (floors, highest) in zip(found, needed, strict=True)
+        ]
 
-    def add_sets(self, stream: int, steps: Steps, rows: Integers, sign: Integers) -> None:
-        """Add the totals of the records' sets at the fixed threshold."""
-        _add_sums(self.sums[:, self.gauge.sets(stream)], steps.sets, rows, sign)
+    def _needed(self, stream: int, rows: Integers, signs: Integers) -> tuple[Integers, int]:
+        """Return for each group the lowest cell that is needed of it, and the highest that is needed of any."""
+        low, cut = self.low[stream, rows], self.gauge.fixed_cells[stream]
+        floors = np.minimum.reduce(np.where(signs, low, cut), axis=0)
+        highest = max(cut, int(low.max()) + self.gauge.cells[stream] - 1)
+        return np.minimum(floors, cut), min(highest, len(self.gauge.grids[stream].thresholds))
 
-    def add_steps(self, stream: int, steps: Steps, rows: Integers, sign: Integers) -> None:
-        """Add steps to the curves of windows with a range."""
-        cells = self.gauge.cells[stream]
-        row, signs = rows[steps.record], sign[steps.record]
-        cell = steps.cell - self.low[stream][row]
-        kept = np.flatnonzero((cell >= 0) & (signs != 0))
-        first = int(np.searchsorted(kept, steps.first))
-        if len(kept) < len(cell):
-            row, signs, cell = row[kept], signs[kept], cell[kept]
-            step, record = steps.step[kept], steps.record[kept[:first]]
-        else:
-            step, record = steps.step, steps.record[:first]
-        place = row * (ROWS * cells) + np.minimum(cell, cells - 1)
+    def add_sets(self, steps: Sequence[GroupSteps], rows: Integers, signs: Integers) -> None:
+        """Add the totals of the sets at the fixed thresholds, which are the steps above them."""
+        groups = rows.shape[1]
+        found = np.zeros((self.gauge.sums, groups), dtype=np.int64)
+        for stream, some in enumerate(steps):
+            inside = np.flatnonzero(some.cell >= self.gauge.fixed_cells[stream])
+            for row, totals in zip(found[self.gauge.sets(stream)], some.totals, strict=True):
+                np.add.at(row, some.group[inside], totals[inside])
+        self.add(found, rows, signs)
+
+    def add_steps(self, stream: int, steps: GroupSteps, rows: Integers, signs: Integers) -> None:
+        """Add steps to the curves of windows."""
+        cells, low = self.gauge.cells[stream], self.low[stream][rows]
         flat = self.curves[stream].reshape(-1)
-        np.add.at(flat, place, step * signs)
-        np.add.at(flat, place + cells, signs)
-        np.add.at(flat, place[:first] + 2 * cells, signs[:first])
-        np.add.at(flat, place[:first] + 3 * cells, steps.confidence[record] * signs[:first])
+        # By place and group: the lowest cell that is counted, and the place of cell 0 in the table.
+        lowest = np.where(signs, low, len(self.gauge.grids[stream].thresholds) + 1)
+        origin = rows * (ROWS * cells) - low
+        for least, start, sign in zip(lowest, origin, signs, strict=True):
+            kept = np.flatnonzero(steps.cell >= least[steps.group])
+            group = steps.group[kept]
+            place = np.minimum(steps.cell[kept], least[group] + (cells - 1)) + start[group]
+            factor = sign[group]
+            for number, totals in enumerate(steps.totals):
+                np.add.at(flat[number * cells :], place, totals[kept] * factor)
 
-    def outside(self, stream: int, rows: Integers, asked: Integers) -> Booleans:
-        """Return which windows cannot answer at a threshold."""
-        cell = asked - self.low[stream, rows]
-        return np.asarray((self.low[stream, rows] > 0) & ((cell < 0) | (cell >= self.gauge.cells[stream])))
+    def cells_at(self, rows: Integers, asked: Integers) -> tuple[Integers, Booleans]:
+        """Return the cells of thresholds in the curves of windows, shape (2, windows), and which are outside of them."""
+        low = self.low.take(rows, axis=1)
+        # A window without a range has no records.
+        cells = (asked - low) * np.minimum(low, _ONE)
+        return cells, np.asarray((cells < _NONE) | (cells >= self._cells))
 
     def clear(self, stream: int, row: int, asked: int) -> None:
         """Empty a curve, to be rebuilt in a range around a threshold."""
@@ -560,50 +759,37 @@ class TotalsTable:
         for array, _ in self._arrays:
             array[...] = 0
 
-    def totals(self, rows: Integers, asked: Sequence[Integers]) -> Numbers:
-        """Return the totals of windows, with those of sets at a threshold of each by stream."""
-        sets = [self._sets_at(stream, rows, some) for stream, some in enumerate(asked)]
-        return np.concatenate([self.sums[rows], *sets], axis=1)
-
-    def _sets_at(self, stream: int, rows: Integers, asked: Integers) -> Numbers:
-        """Return the totals of the sets at a threshold of each window, shape (windows, 4)."""
-        cells, low = self.gauge.cells[stream], self.low[stream, rows]
-        # A window without a range has no records.
-        cell = np.where(low > 0, asked - low, 0)
+    def sets_at(self, rows: Integers, cells: Integers) -> Numbers:
+        """Return the totals of the sets at a cell of each window by stream, shape (windows, 8)."""
+        found = np.empty((len(rows), 2 * ROWS), dtype=np.int64)
         if len(rows) == 1:
-            return np.asarray(np.add.reduce(self.curves[stream][rows, :, cell[0] :], axis=2))
-        ends = (rows[:, None] * ROWS + np.arange(1, ROWS + 1)) * cells
-        starts = ends - cells + cell[:, None]
-        # Between the end of one and the start of the next everything is summed too, so in the order of the table.
-        order = np.argsort(rows, kind="stable")
-        pairs = np.stack([starts[order], ends[order]], axis=-1).reshape(-1)
-        found = np.zeros((len(rows), ROWS), dtype=np.int64)
-        if len(rows):
-            flat = self.curves[stream].reshape(-1)[pairs[0] : pairs[-1] + 1]
-            found[order] = np.add.reduceat(flat, pairs - pairs[0])[::2].reshape(-1, ROWS)
+            sets = found.reshape(2, ROWS)
+            for stream, curve in enumerate(self.curves):
+                np.add.reduce(curve[rows.item(), :, cells.item(stream) :], axis=1, out=sets[stream])
+        elif len(rows):
+            # Between the end of one and the start of the next everything is summed too, so in the order of the table.
+            order = np.argsort(rows, kind="stable")
+            starts = rows[order, None] * ROWS + np.arange(ROWS)
+            for stream, curve in enumerate(self.curves):
+                pairs = np.empty((len(rows), ROWS, 2), dtype=np.int64)
+                pairs[:, :, 0] = starts * curve.shape[2] + cells[stream, order, None]
+                pairs[:, :, 1] = (starts + 1) * curve.shape[2]
+                places = pairs.reshape(-1)
+                flat = curve.reshape(-1)[places[0] : places[-1] + 1]
+                sums = np.add.reduceat(flat, places - places[0])[::2].reshape(-1, ROWS)
+                found[order, stream * ROWS : (stream + 1) * ROWS] = sums
         return found
-
-
-def _add_sums(totals: Numbers, sums: Integers, rows: Integers, sign: Integers) -> None:
-    """Add the sums of records, shape (sums, records), to rows of totals."""
-    if sums.size == 0:
-        return
-    signed = sums * sign
-    if rows[0] == rows[-1] and np.all(rows == rows[0]):
-        totals[rows[0]] += np.add.reduce(signed, axis=1)
-        return
-    order = np.argsort(rows, kind="stable")
-    starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
-    totals[rows[order[starts]]] += np.add.reduceat(signed[:, order], starts, axis=1).T
 
 
 def mean_confidences(sums: Numbers) -> Floats:
     """Return the mean confidences of windows by stream, correctly rounded; 0 for a window without records."""
-    records = np.maximum(sums[:, _COUNT], 1)
-    whole, left = np.divmod(sums[:, _CONFIDENCE : _CONFIDENCE + 2].T, records)
-    finer, rest = np.divmod(left * _FINER + sums[:, _REMAINDER : _REMAINDER + 2].T, records)
+    columns = sums.T
+    records = np.maximum(columns[_COUNT], _ONE)
+    whole, left = np.divmod(columns[_CONFIDENCE : _CONFIDENCE + 2], records)
+    finer, rest = np.divmod(left * _FINER + columns[_REMAINDER : _REMAINDER + 2], records)
     # What is left after that matters only in being more than nothing: halves of the result are far above it.
-    return np.asarray((whole + (finer + 0.5 * (rest > 0)) / _FINER) / FIXED_POINT)
+    halves = finer * _TWO + np.minimum(rest, _ONE)
+    return np.asarray((whole + halves / _HALVES) / _ONES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -646,6 +832,10 @@ class MeasuredWindows:
         """Return the means of an estimator's contributions, shape (contributions, windows)."""
         return self._means[self.gauge.place_of(one)]
 
+    def all_means(self) -> tuple[Floats, Mapping[str, slice]]:
+        """Return the means of all estimators, behind them a row of NaN; and the rows of each form."""
+        return self.gauge.means(self.totals), self.gauge.places
+
     def estimate(self, index: int = 0, failed: Failed | None = None) -> WindowEstimate:
         """Return all estimates of one window."""
         return self.gauge.calibration.estimate_windows(self, failed=failed).window(index)
@@ -655,26 +845,27 @@ def totals_of(gauge: Gauge, vectors: Singles, decided: Integers | None = None) -
     """Return the totals of records, as of one window; `decided` is needed only if records decide."""
     table = TotalsTable(gauge)
     row, (denominators, marks) = table.new(), gauge.derive(vectors)
-    pieces = [slice(start, start + _PIECE) for start in range(0, len(vectors), _PIECE)]
-    tops = []
+    rows, signs = np.full((1, 1), row), np.ones((1, 1), dtype=np.int64)
+    pieces = [slice(start, start + MOST_TOGETHER) for start in range(0, len(vectors), MOST_TOGETHER)]
+    measured = []
     for piece in pieces:
         some = None if decided is None else decided[piece]
         measures = gauge.measure(vectors[piece], denominators[piece], marks[piece], some)
-        table.add(measures, *_constant(len(measures.predicted), row))
-        tops.append((measures.top, measures.confidences))
+        group = np.zeros(len(measures.top), dtype=np.int64)
+        table.add(gauge.summed(measures, group[:1]), rows, signs)
+        table.add_predicted(measures.predicted, group, rows, signs)
+        table.add_performance(measures.performance, group, rows, signs)
+        measured.append(measures)
     confidences = mean_confidences(table.sums[[row]])
-    asked = [gauge.asked(stream, level) for stream, level in enumerate(confidences)]
+    asked = gauge.asked(STREAMS, confidences)
     for stream in (0, 1):
-        table.clear(stream, row, int(asked[stream][0]))
-    for piece, (top, sure) in zip(pieces, tops, strict=True):
-        floors = [np.full(len(vectors[piece]), table.low[stream, row]) for stream in (0, 1)]
-        for rows, both in gauge.steps(vectors[piece], top, denominators[piece], floors, sure):
-            for stream, steps in enumerate(both):
-                table.add_sets(stream, steps, *_constant(len(rows), row))
-                table.add_steps(stream, steps, *_constant(len(rows), row))
-    rows, predicted = np.array([row]), table.predicted[[row]].astype(np.int64)
-    return MeasuredWindows(gauge, table.totals(rows, asked), confidences, predicted, table.performance[rows])
-
-
-def _constant(records: int, row: int) -> tuple[Integers, Integers]:
-    return np.full(records, row), np.ones(records, dtype=np.int64)
+        table.clear(stream, row, int(asked[stream, 0]))
+    for piece, measures in zip(pieces, measured, strict=True):
+        group = np.zeros(len(measures.top), dtype=np.int64)
+        both = table.steps(vectors[piece], measures, denominators[piece], group, rows, [signs, signs])
+        table.add_sets(both, rows, signs)
+        for stream, steps in enumerate(both):
+            table.add_steps(stream, steps, rows, signs)
+    predicted, sets = table.predicted[[row]].astype(np.int64), table.sets_at(rows[0], table.cells_at(rows[0], asked)[0])
+    totals = np.concatenate([table.sums[rows[0]], sets], axis=1)
+    return MeasuredWindows(gauge, totals, confidences, predicted, table.performance[rows[0]])

@@ -9,9 +9,10 @@ none expire. Records are measured on demand, all windows together: those that ca
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,16 @@ from numpy.typing import NDArray
 from monitor.core.calibration import Calibration
 from monitor.core.decisions import DecidedBy
 from monitor.core.scores import MOST_RECORDS, Booleans, Floats, Integers, Singles
-from monitor.core.totals import Gauge, Marks, MeasuredWindows, Numbers, TotalsTable, mean_confidences
+from monitor.core.totals import (
+    MOST_TOGETHER,
+    STREAMS,
+    Gauge,
+    Marks,
+    MeasuredWindows,
+    Numbers,
+    TotalsTable,
+    mean_confidences,
+)
 
 Slots = NDArray[np.int32]
 
@@ -39,7 +49,7 @@ _INSIDE, _CURVES, _ALL_BITS = 1, (4, 8), 15
 _MOST_LEFT_NUMBERS = 1 << 20
 # Vectors are copied in pieces, to bound memory.
 _GATHERED_NUMBERS = 1 << 19
-_GATHERED_RECORDS = 1 << 13
+_GATHERED_RECORDS = MOST_TOGETHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +137,11 @@ class SharedRecords:
         self._make_room(len(at))
         self._idle -= len(at)
         slots = self._free[self._idle : self._idle + len(at)].copy()
-        self.vectors[slots], self.at[slots], self.arrival[slots] = vectors, at, arrival
-        self._denominators[slots] = 0.0
+        held = _index(slots)
+        self.vectors[held], self.at[held], self.arrival[held] = vectors, at, arrival
+        self._denominators[held] = 0.0
         if self.decided is not None and decided is not None:
-            self.decided[slots] = decided
+            self.decided[held] = decided
         return slots
 
     def let_in(self, place: int, slots: Slots, rows: Integers | int) -> None:
@@ -191,24 +202,32 @@ class SharedRecords:
 
     def _note_freed(self, slots: Slots) -> None:
         """Note which records, that have just left a window, are in none now."""
-        gone = slots[np.bitwise_or.reduce(self._bits[:, slots], axis=0) & _INSIDE == 0]
+        gone = slots[np.bitwise_or.reduce(self._bits.take(slots, axis=1), axis=0) & _INSIDE == 0]
         if len(gone):
             self._freed.append(self.arrival[gone])
 
     def _release_unused(self, slots: Slots) -> None:
-        self._release(slots[np.bitwise_or.reduce(self._bits[:, slots], axis=0) == 0])
+        self._release(slots[np.bitwise_or.reduce(self._bits.take(slots, axis=1), axis=0) == 0])
 
     def _release(self, slots: Slots) -> None:
         self._free[self._idle : self._idle + len(slots)] = slots
         self._idle += len(slots)
         self.arrival[slots] = -1
 
+    def reserve(self, count: int) -> None:
+        """Make room for so many more records at once: growing costs time."""
+        if self._idle < count:
+            self._resize(len(self.at) - self._idle + count)
+
     def _make_room(self, count: int) -> None:
-        if self._idle >= count:
-            return
+        if self._idle < count:
+            known = len(self.at)
+            # Doubling, then by an eighth of millions: windows that are not full take at most twice the memory of their records.
+            grown = known + min(known, max(known >> 3, 1 << 18))
+            self._resize(max(grown, known - self._idle + count, _FEWEST_SLOTS))
+
+    def _resize(self, slots: int) -> None:
         known = len(self.at)
-        # Doubling, then by an eighth of millions: windows that are not full take at most twice the memory of their records.
-        slots = max(known + min(known, max(known >> 3, 1 << 18)), known - self._idle + count, _FEWEST_SLOTS)
         arrays = (self.vectors, self.decided, self.at, self.arrival, self._denominators, self._marks, self._free)
         for array in arrays:
             if array is not None:
@@ -231,11 +250,14 @@ class SharedRecords:
                 return False
             self._queue, self._waiting = np.flatnonzero(_unsettled(self._bits)), False
             if len(self._rows):
-                # By segment, so that the range of a new window is chosen by many of its records.
-                self._queue = self._queue[np.argsort(self._rows[-1, self._queue], kind="stable")]
+                # By windows, so that many of the same are measured together.
+                rows = self._rows.take(self._queue, axis=1)
+                # Two bytes are sorted by radix.
+                keys = rows.astype(np.uint16) if self.table.rows <= 1 << 16 else rows
+                self._queue = self._queue[np.lexsort((*self._bits.take(self._queue, axis=1), *keys))]
         some = self._queue[: min(limit, self._piece)]
         # Some may have been measured, or have left, since they were found.
-        self._measure(some[_unsettled(self._bits[:, some])].astype(np.int32))
+        self._measure(some[_unsettled(self._bits.take(some, axis=1))].astype(np.int32))
         self._queue = self._queue[len(some) :]
         return self._waiting or len(self._queue) > 0
 
@@ -249,35 +271,41 @@ class SharedRecords:
         """Count records where they are, and no longer where they were."""
         if not len(slots):
             return
-        gauge, table, vectors = self.gauge, self.table, self.vectors[slots]
-        new = np.flatnonzero(self._denominators[slots] == 0.0)
-        if len(new):
-            derived = gauge.derive(vectors if len(new) == len(slots) else vectors[new])
-            self._denominators[slots[new]], self._marks[slots[new]] = derived
-        denominators, bits = self._denominators[slots], self._bits[:, slots].astype(np.int64)
+        gauge, table, held = self.gauge, self.table, _index(slots)
+        vectors = self.vectors[held] if isinstance(held, slice) else self.vectors.take(held, axis=0)
+        new = np.flatnonzero(self._denominators[held] == 0.0)
+        if len(new) == len(slots):
+            self._denominators[held], self._marks[held] = gauge.derive(vectors)
+        elif len(new):
+            self._denominators[slots[new]], self._marks[slots[new]] = gauge.derive(vectors[new])
+        denominators = self._denominators[held]
+        # Neighbours that are in the same windows, and counted in the same, are added up once for all windows.
+        starts, group = _runs([some[held] for some in (*self._bits, *self._rows)])
+        bits, rows = self._bits[:, slots[starts]].astype(np.int64), np.zeros((len(self._bits), len(starts)), np.int64)
+        rows[1:] = self._rows[:, slots[starts]]
         inside = bits & _INSIDE
-        rows = [np.zeros(len(slots), dtype=np.int64), *(some[slots].astype(np.int64) for some in self._rows)]
-        summed, *on_curves = (list(inside - (bits >> bit & 1)) for bit in (1, 2, 3))
-        decided = None if self.decided is None else self.decided[slots]
-        measures = gauge.measure(vectors, denominators, self._marks[slots], decided)
-        floors = []
+        summed, *on_curves = (inside - (bits >> bit & 1) for bit in (1, 2, 3))
+        decided = None if self.decided is None else self.decided[held]
+        measures = gauge.measure(vectors, denominators, self._marks[held], decided)
+        sums = gauge.summed(measures, starts)
         for stream, signs in enumerate(on_curves):
-            table.choose_ranges(stream, measures.confidences[stream], rows, signs)
-            floors.append(table.floors(stream, rows, signs))
-        groups = gauge.steps(vectors, measures.top, denominators, floors, measures.confidences)
+            table.choose_ranges(stream, sums, rows, signs)
+        both = table.steps(vectors, measures, denominators, group, rows, on_curves)
         try:
-            for place, row in enumerate(rows):
-                table.add(measures, row, summed[place])
-                for some, both in groups:
-                    for stream, steps in enumerate(both):
-                        table.add_sets(stream, steps, row[some], summed[place][some])
-                        table.add_steps(stream, steps, row[some], on_curves[stream][place][some])
+            table.add(sums, rows, summed)
+            table.add_predicted(measures.predicted, group, rows, summed)
+            table.add_performance(measures.performance, group, rows, summed)
+            table.add_sets(both, rows, summed)
+            for stream, steps in enumerate(both):
+                table.add_steps(stream, steps, rows, on_curves[stream])
         except BaseException:
             self._start_again()
             raise
-        self._left -= int(np.count_nonzero((inside == 0) & (bits != 0)))
-        self._bits[:, slots] = inside * _ALL_BITS
-        self._release(slots[~np.logical_or.reduce(inside, axis=0)])
+        records = np.diff(starts, append=len(slots))
+        self._left -= int(records @ np.count_nonzero((inside == 0) & (bits != 0), axis=0))
+        for some, settled in zip(self._bits, (inside * _ALL_BITS).astype(np.uint8), strict=True):
+            some[held] = settled[group]
+        self._release(slots[~np.logical_or.reduce(inside, axis=0)[group]])
 
     def _start_again(self) -> None:
         """Forget all totals after a failure halfway: everything is measured again."""
@@ -286,6 +314,21 @@ class SharedRecords:
         self._bits &= np.uint8(_INSIDE)
         self._left, self._waiting = 0, True
         self._release(np.flatnonzero(held & ~np.logical_or.reduce(self._bits != 0, axis=0)).astype(np.int32))
+
+
+def _index(slots: Slots) -> Slots | slice:
+    """Return slots as an index: a slice if they are consecutive, which copies less."""
+    consecutive = len(slots) > 0 and bool(np.all(slots[1:] - slots[:-1] == 1))
+    return slice(int(slots[0]), int(slots[-1]) + 1) if consecutive else slots
+
+
+def _runs(columns: Sequence[NDArray[Any]]) -> tuple[Integers, Integers]:
+    """Return where runs of equal neighbours start, and the number of the run of each."""
+    starts = np.zeros(len(columns[0]), dtype=np.bool_)
+    starts[:1] = True
+    for column in columns:
+        starts[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(starts), np.cumsum(starts) - 1
 
 
 def _unsettled(bits: Marks) -> Booleans:
@@ -497,9 +540,16 @@ def _by_window(place: Entering, order: Integers) -> tuple[Integers, list[int]]:
     """Return the records by window, in order within each, and where each window starts and the last one ends."""
     if place.codes is None:
         return order, [0, len(order)]
-    code = place.codes[order]
-    grouped = np.argsort(code, kind="stable")
-    return order[grouped], np.searchsorted(code[grouped], np.arange(len(place.windows) + 1)).tolist()
+    grouped, edges = by_code(place.codes[order], len(place.windows))
+    return order[grouped], edges.tolist()
+
+
+def by_code(codes: Integers, size: int) -> tuple[Integers, Integers]:
+    """Return places by code, in order within each, and where each code starts and the last one ends; codes may be -1."""
+    counts = np.bincount(codes + 1, minlength=size + 1)
+    # Two bytes are sorted by radix.
+    small = (codes + 1).astype(np.uint16) if size < 1 << 16 else codes
+    return np.argsort(small, kind="stable"), np.cumsum(counts)
 
 
 def restamp(records: SharedRecords, known: Iterable[SlidingWindow], limit: float, now: float) -> dict[int, int]:
@@ -546,27 +596,10 @@ Parts = Sequence[Sequence[SlidingWindow]]
 class _Shard:
     """Those of some windows that share records."""
 
-    def __init__(self, records: SharedRecords) -> None:
-        self.records = records
-        self.windows: list[SlidingWindow] = []
-        self._parts: list[int] = []
-        self._rows: list[int] = []
-
-    def add(self, window: SlidingWindow, part: int) -> None:
-        """Add the window of a part."""
-        self.windows.append(window)
-        self._parts.append(part)
-        self._rows.append(window.row)
-
-    @cached_property
-    def rows(self) -> Integers:
-        """The rows of the windows in the totals."""
-        return np.array(self._rows, dtype=np.int64)
-
-    @cached_property
-    def parts(self) -> Integers:
-        """The parts of the windows."""
-        return np.array(self._parts, dtype=np.int64)
+    def __init__(self, records: SharedRecords, windows: list[SlidingWindow], parts: list[int]) -> None:
+        self.records, self.windows, self.parts = records, windows, parts
+        self.rows = np.array([window.row for window in windows])
+        self.cells: Integers = self.rows
 
 
 class _Merged:
@@ -574,49 +607,56 @@ class _Merged:
 
     def __init__(self, gauge: Gauge, parts: Parts) -> None:
         self._gauge, self._parts = gauge, len(parts)
-        shards: dict[int, _Shard] = {}
-        for part, windows in enumerate(parts):
-            for window in windows:
-                shard = shards.get(id(window.records))
-                if shard is None:
-                    shard = shards[id(window.records)] = _Shard(window.records)
-                shard.add(window, part)
-        self._shards = list(shards.values())
+        shards: dict[SharedRecords, tuple[list[SlidingWindow], list[int]]] = defaultdict(lambda: ([], []))
+        for part, some in enumerate(parts):
+            for window in some:
+                windows, places = shards[window.records]
+                windows.append(window)
+                places.append(part)
+        self._shards = [_Shard(records, *both) for records, both in shards.items()]
+        # One shard that has every part once needs no merging.
+        self._alone = len(shards) == 1 and self._shards[0].parts == list(range(len(parts)))
 
     def measure_some(self, limit: int) -> bool:
         """Measure some of what is missing; return whether there is more."""
         if any(shard.records.measure_some(limit) for shard in self._shards):
             return True
-        sums = self._total(self._gauge.sums, lambda shard: shard.records.table.sums[shard.rows])
-        self._confidences = mean_confidences(sums)
-        self._asked = [self._gauge.asked(stream, level) for stream, level in enumerate(self._confidences)]
+        gauge = self._gauge
+        self._sums = self._total(gauge.sums, lambda shard: shard.records.table.sums.take(shard.rows, axis=0))
+        self._confidences = mean_confidences(self._sums)
+        every = gauge.asked(STREAMS, self._confidences)
         more = False
         for shard in self._shards:
-            for stream, asked in enumerate(self._asked):
-                wanted = asked[shard.parts]
-                for index in shard.records.table.outside(stream, shard.rows, wanted).nonzero()[0].tolist():
-                    shard.records.rebuild(stream, shard.windows[index], int(wanted[index]))
-                    more = True
+            asked = every if self._alone else every[:, shard.parts]
+            shard.cells, outside = shard.records.table.cells_at(shard.rows, asked)
+            if np.count_nonzero(outside):
+                more = True
+                for stream, index in np.argwhere(outside).tolist():
+                    shard.records.rebuild(stream, shard.windows[index], int(asked[stream, index]))
         return more
 
     def measured(self) -> MeasuredWindows:
         """Return the totals after everything was measured."""
-        totals = self._total(
-            self._gauge.totals,
-            lambda shard: shard.records.table.totals(shard.rows, [asked[shard.parts] for asked in self._asked]),
-        )
-        if totals[:, 0].max(initial=0) > MOST_RECORDS:
-            found = totals[:, 0].max()
+        records = self._sums[:, 0]
+        if np.count_nonzero(records > MOST_RECORDS):
+            found = records.max()
             raise OverflowError(f"totals: expected at most {MOST_RECORDS:,} records together, found {found:,}")
-        classes = self._gauge.calibration.classes
-        predicted = self._total(classes, lambda shard: shard.records.table.predicted[shard.rows])
-        gauge = self._gauge.performance
-        performance = self._total(
-            0 if gauge is None else gauge.totals, lambda shard: shard.records.table.performance[shard.rows]
+        gauge = self._gauge
+        sets = self._total(gauge.totals - gauge.sums, lambda one: one.records.table.sets_at(one.rows, one.cells))
+        totals = np.concatenate([self._sums, sets], axis=1)
+        predicted = self._total(
+            gauge.calibration.classes,
+            lambda one: one.records.table.predicted.take(one.rows, axis=0).astype(np.int64),
         )
-        return MeasuredWindows(self._gauge, totals, self._confidences, predicted, performance)
+        performance = self._total(
+            0 if gauge.performance is None else gauge.performance.totals,
+            lambda one: one.records.table.performance.take(one.rows, axis=0),
+        )
+        return MeasuredWindows(gauge, totals, self._confidences, predicted, performance)
 
-    def _total(self, width: int, of: Callable[[_Shard], Integers]) -> Numbers:
+    def _total(self, width: int, of: Callable[[_Shard], Numbers]) -> Numbers:
+        if self._alone:
+            return of(self._shards[0])
         total = np.zeros((self._parts, width), dtype=np.int64)
         for shard in self._shards:
             total[shard.parts] += of(shard)

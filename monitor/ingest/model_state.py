@@ -35,7 +35,7 @@ from monitor.state.record_tables import joined
 
 _MERGED_BATCHES = 1_000
 """Batches of id hashes to merge: slow streams would otherwise leave one row per record."""
-_PIECE, _MOST_PIECES = 1 << 12, 1_000
+_PIECE, _MOST_PIECES = 1 << 13, 1_000
 """Records that are measured before the lock is released for others, and how often it is released."""
 
 

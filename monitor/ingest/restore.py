@@ -71,6 +71,8 @@ def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[Wi
         without = {segment for stored, segment in dropped if stored == name}
         if ALL in without:
             continue
+        windows = sum(stored == name for stored, _ in state.window_names())
+        model.windows.reserve(state.stored_records({name}), windows)
         for batch in _batches(state.chunks(name, without)):
             done += sum(len(one.chunk.at) for one in batch)
             progress.report(

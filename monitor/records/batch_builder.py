@@ -220,10 +220,13 @@ class ModelRouter:
         rules = self._rules.get(text_of(value) or "")
         return Reason.UNKNOWN_MODEL if rules is None else rules.model
 
-    def split(self, values: Values | None, count: int) -> Iterator[tuple[ModelFormat | Reason, Indices]]:
-        """Yield the models, or reasons for rejection, with the rows of their records."""
-        if values is None or values.count(values[0]) == count:
-            yield self.find(None if values is None else values[0]), np.arange(count)
+    def split(self, values: Values | str | None, count: int) -> Iterator[tuple[ModelFormat | Reason, Indices]]:
+        """Yield the models, or reasons for rejection, with the rows of their records; all may name one model or none."""
+        if values is None or isinstance(values, str):
+            yield self.find(values), np.arange(count)
+            return
+        if values.count(values[0]) == count:
+            yield self.find(values[0]), np.arange(count)
             return
         found: dict[tuple[type, object], ModelFormat | Reason] = {}
         indexes: dict[str, list[int]] = {}

@@ -17,7 +17,7 @@ from monitor.core.record_columns import Texts
 from monitor.records.id_hash import hash_ids, hash_texts
 from monitor.records.record_schema import TimeUnit, numbered
 from monitor.records.rejections import Reason, RejectionProblem, listed, preview
-from monitor.records.vectors import ACCEPTED, Booleans, Codes, Floats, Indices, code_of, floats_of
+from monitor.records.vectors import ACCEPTED, Booleans, Codes, Floats, Indices, code_of, floats_of, numbers_at
 
 Values = Sequence[object]
 """A decoded column: strings, numbers, and None for a missing value."""
@@ -87,14 +87,15 @@ class TextSlices:
         longest = int(self.lengths.max(initial=0))
         if longest > _LONGEST_TEXT:
             return None
-        words: Hashes = np.ndarray((len(self.data) - 7,), "<u8", self.data, 0, (1,))
         if longest <= 8:
-            parts = [words[self.starts] & _FIRST_BYTES[self.lengths]]
+            parts = [numbers_at(self.data, self.starts, "<u8") & _FIRST_BYTES[self.lengths]]
         else:
             parts = [
-                words[self.starts + place] & _FIRST_BYTES[np.clip(self.lengths - place, 0, 8)]
+                numbers_at(self.data, self.starts + place, "<u8") & _FIRST_BYTES[np.clip(self.lengths - place, 0, 8)]
                 for place in range(0, longest, 8)
             ]
+        if all((part == part[0]).all() for part in (self.lengths, *parts)):
+            return Texts((self._text(0),), np.zeros(len(self), dtype=np.int64))
         mixed = reduce(lambda numbers, part: numbers * _MIX + part, parts)
         codes, firsts = _grouped(mixed)
         # Different strings may be mixed to the same number, though hardly by chance.

@@ -92,8 +92,8 @@ class Tally:
         if len(probabilities) < _FEWEST:
             return []
         found = []
-        # Saturated logits give exactly 1 in float32.
-        one_hot = np.count_nonzero(probabilities.max(axis=1) == 1.0) if self.kind is not OutputKind.LOGITS else 0
+        # Saturated logits give exactly 1 in float32. No record has two such numbers.
+        one_hot = np.count_nonzero(probabilities == 1.0) if self.kind is not OutputKind.LOGITS else 0
         if one_hot > _SHARE_ONE_HOT * len(probabilities):
             found.append("an argmax seems to have been logged: nearly every record gives one class all probability")
         if (probabilities == probabilities[0]).all():
@@ -155,7 +155,7 @@ class RecentRecords:
         rows, codes, probabilities = (np.concatenate(parts)[-RECENT:] for parts in zip(*self._vectors, strict=True))
         tally = Tally(self.kind)
         tally.add(rows, codes)
-        return tally.hints(probabilities[codes == ACCEPTED], self.wording)
+        return tally.hints(probabilities[codes == ACCEPTED] if tally.rejected else probabilities, self.wording)
 
     def _hints_on_times(self) -> tuple[str, ...]:
         rejected = [value for _, values in self._rejected_times for value in values]

@@ -15,6 +15,7 @@ from numpy import bitwise_xor as xor
 from numpy.typing import NDArray
 
 from monitor.core.recent_ids import NO_ID, Hashes
+from monitor.records.vectors import numbers_at
 
 KEY_BYTES = 16
 
@@ -152,11 +153,9 @@ def _siphash(joined: bytes | bytearray, starts: _Integers, lengths: _Integers, k
         starts, lengths = starts[order], lengths[order]
     # The number of active texts at each step; those between two steps' numbers end there.
     having = len(lengths) - np.cumsum(np.bincount(words_before_last, minlength=1)[:-1], dtype=np.int64)
-    # The little-endian words that start at each byte.
-    words: Hashes = np.ndarray((len(joined) - 7,), dtype="<u8", buffer=joined, strides=(1,))
     state = _State(len(lengths), key)
     for step, (active, going_on) in enumerate(pairwise([len(lengths), *having.tolist(), 0])):
-        message = words[starts[:active] + 8 * step].astype(np.uint64, copy=False)
+        message = numbers_at(joined, starts[:active] + 8 * step, "<u8").astype(np.uint64)
         # The last word: the remaining 0 to 7 bytes, and the length in its top byte.
         ending = lengths[going_on:active]
         message[going_on:] &= _MASKS[ending & 7]

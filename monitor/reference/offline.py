@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 
 from monitor.core.calibration import WindowEstimate, or_none
 from monitor.core.decisions import DecidedBy, Decision
-from monitor.core.ensemble import Variants, calibrate_all, estimate_all, measure_vectors
-from monitor.core.estimate import CONSENSUS, MINIMUM_RECORDS
+from monitor.core.ensemble import Ensemble, Variants, calibrate_all, measure_vectors
+from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.estimators import EmptySets
 from monitor.core.record_columns import Records
 from monitor.core.scores import label_outputs
@@ -98,13 +98,13 @@ def evaluate(source: Records, target: Records, chosen: Variants, decision: Decis
     ready = calibrate_all(labelled)
     decided = decision.column(target.vectors, target.decided)
     window = measure_vectors(ready, target.vectors, labelled.temperature, decided)
-    found, disagreement = estimate_all(ready, chosen, window)
-    names = (*(one.form.name for one in ready), CONSENSUS)
+    ensemble = Ensemble(ready, chosen)
+    (accuracies, *_), _, disagreement = ensemble.estimate(window)
     realised = decision.taken(target.vectors, target.decided) == target.labels
     return Evaluation(
         source_accuracy=labelled.accuracy,
         target_accuracy=float(np.mean(realised)),
         temperature=labelled.temperature,
-        estimates={name: or_none(value) for name, value in zip(names, found.accuracy[:, 0], strict=True)},
+        estimates={name: or_none(value) for name, value in zip(ensemble.names, accuracies[:, 0], strict=True)},
         disagreement=or_none(disagreement[0]),
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.core.ensemble import CalibratedEstimator, choose, results_of
+from monitor.core.ensemble import CalibratedEstimator, choose, estimate_forms, measure, results_of
 from monitor.core.estimate import Estimate, NoEstimate
 from monitor.core.estimators import Form, Member
 from monitor.core.estimators.conformal import Conformal
@@ -210,6 +210,7 @@ def check_estimator(member: Member, probabilities: Singles, labels: Integers) ->
             if size == 0:
                 _require(isinstance(result, NoEstimate), f"{form.full_name}: must return NoEstimate without records")
                 continue
+            _check_line(ready, window, reference.temperature)
             _require(
                 isinstance(result, NoEstimate) or 0.0 <= result.accuracy <= 1.0,
                 f"{form.full_name}: the estimate must be between 0 and 1, found {result}",
@@ -235,6 +236,13 @@ def _check_contributions(ready: CalibratedEstimator, probabilities: Singles, tem
     _require(rows.min() >= 0.0 and rows.max() <= 1.0, f"{name}: contributions must be between 0 and 1")
     moved = ready.estimator.contributions(scores, 0.9)
     _require(np.array_equal(rows, moved), f"{name}: contributions must not depend on the confidence of the window")
+
+
+def _check_line(ready: CalibratedEstimator, window: Singles, temperature: float) -> None:
+    measured = measure([ready], lambda: (outputs(window, temperature),))
+    found = estimate_forms([ready], measured).unclipped[0]
+    wanted = ready.estimator.estimate(measured.means(ready), measured.mean_confidence(scaled=ready.form.scaled))
+    _require(np.array_equal(found, wanted, equal_nan=True), f"{ready.form.full_name}: `line` must equal `estimate`")
 
 
 def _ask(ready: CalibratedEstimator, window: Singles, temperature: float) -> Estimate | NoEstimate:

@@ -11,6 +11,7 @@ import pytest
 
 from monitor import Estimate, Reference, estimate
 from monitor.core.estimators import ESTIMATORS, Member
+from monitor.core.estimators.base import Line
 from monitor.core.scores import Floats, LabelledOutputs, Scores
 from monitor.core.totals import Gauge, totals_of
 from monitor.testing.oracle import check_estimator
@@ -106,9 +107,19 @@ class Unbounded(ConfidentShare):
         return scores.confidence[None] * 1e9
 
 
+@dataclass(frozen=True, slots=True)
+class Crooked(ConfidentShare):
+    """Its line is another than its estimate."""
+
+    def line(self) -> Line:
+        """Return more."""
+        return Line(accuracy=0.1)
+
+
 @pytest.mark.parametrize(
     ("family", "claim"),
     [
+        pytest.param(Crooked, "`line` must equal `estimate`", id="crooked"),
         pytest.param(Fickle, "must not depend on the confidence", id="moving"),
         pytest.param(Unbounded, "between 0 and 1", id="unbounded"),
     ],

@@ -98,14 +98,15 @@ def test_a_record_measures_the_same_alone_as_among_others(classes: int) -> None:
     for row in range(0, len(pool), 7):
         alone = gauge.derive(pool[row : row + 1])
         assert (alone[0][0], alone[1][0]) == (denominators[row], marks[row])
+    measures = gauge.measure(pool, denominators, marks)
     lowest = [np.ones(len(pool), dtype=np.int64)] * 2
     higher = [np.full(len(pool), len(grid.thresholds) // 2) for grid in gauge.grids]
     fine, coarse = (
         {
-            (stream, int(rows[record]), int(cell)): (step, steps.sets[:, record].tolist())
-            for rows, both in gauge.steps(pool, pool.max(axis=1).astype(np.float64), denominators, floors)
-            for stream, steps in enumerate(both)
+            (stream, record, cell): step
+            for stream, steps in enumerate(gauge.steps(pool, measures, denominators, floors))
             for record, cell, step in zip(*_summed(steps.record, steps.cell, steps.step), strict=True)
+            if cell >= floors[stream][record]
         }
         for floors in (lowest, higher)
     )

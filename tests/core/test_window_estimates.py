@@ -13,9 +13,19 @@ from hypothesis import given, settings
 
 from monitor.core import ensemble
 from monitor.core.calibration import Calibration, WindowEstimates, calibrate
-from monitor.core.ensemble import MEMBERS, CalibratedEstimator, MeasuredRecords, Variants, measure, side_by_side
+from monitor.core.ensemble import (
+    MEMBERS,
+    CalibratedEstimator,
+    MeasuredRecords,
+    Variants,
+    estimate_forms,
+    measure,
+    side_by_side,
+    with_variants,
+)
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Why
 from monitor.core.estimators import Form, Member
+from monitor.core.estimators.confidence import AverageConfidence
 from monitor.core.intervals import IntervalTables
 from monitor.core.scores import (
     FIXED_POINT,
@@ -109,6 +119,32 @@ def test_many_windows_equal_the_oracle(case: Case) -> None:
         assert found.disagreement[index] == values["disagreement"]
 
 
+def test_estimators_together_equal_each_alone() -> None:
+    """In all variants, to the bit: lines are computed together."""
+    known = calibration()
+    ready, windows = with_variants(known.estimators), stacked(known, windows_of_many_sizes())
+    found = estimate_forms(ready, windows)
+    for row, one in enumerate(ready):
+        confidence = windows.mean_confidence(scaled=one.form.scaled)
+        wanted = one.estimator.estimate(windows.means(one), confidence)[:-1]
+        np.testing.assert_array_equal(found.unclipped[row, :-1], wanted, one.form.full_name)
+
+
+class HalfConfidence(AverageConfidence):
+    """Half the mean confidence, by a class that has inherited a line."""
+
+    def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
+        """Return half of it."""
+        return super().estimate(means, mean_confidence) / 2.0
+
+
+def test_a_subclass_may_have_another_estimate() -> None:
+    known, windows = calibration(), windows_of_many_sizes()
+    half = CalibratedEstimator(Form(Member("ac", HalfConfidence), scaled=False, variant=None), HalfConfidence())
+    found = replace(known, estimators=(half, *known.estimators[1:])).estimate_windows(stacked(known, windows))
+    np.testing.assert_array_equal(found.accuracy[0], known.estimate_windows(stacked(known, windows)).accuracy[0] / 2.0)
+
+
 def interval_by_definition(tables: IntervalTables, name: str, accuracy: float, records: int) -> tuple[float, float]:
     """One interval in plain Python."""
     errors, tail = tables.errors[name], (1.0 - tables.level) / 2.0
@@ -146,6 +182,21 @@ def test_intervals_and_the_consensus_equal_their_definitions() -> None:
     for column, size in enumerate(records.tolist()):
         explained = reach_by_definition(tables, tables.disagreement.tolist(), size, 1.0 - tables.level)
         assert chance[column] == min(1.0, max(0.0, explained))
+
+
+def test_intervals_follow_the_numbers_of_records() -> None:
+    """Whatever numbers were asked for before."""
+    tables = calibration().intervals
+    names = tuple(tables.errors)
+    accuracy = np.full((len(names), 2), 0.5)
+    for records in ([50, 100], [50, 100], [100, 50], [50, 0]):
+        found = tables.bounds(names, accuracy, np.array(records))
+        fresh = replace(tables).bounds(names, accuracy, np.array(records))
+        for one, wanted in zip(found, fresh, strict=True):
+            np.testing.assert_array_equal(one, wanted)
+        # Callers own what they get.
+        for one in found:
+            one[...] = -1.0
 
 
 def test_the_consensus_is_the_lower_quartile_of_its_members() -> None:

@@ -1,6 +1,6 @@
 """Group E of the scenarios, on real state, ingestion and evaluation, with a manual clock."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,8 @@ import pytest
 
 from monitor.config.config import IngestOptions
 from monitor.core.alerts import AlertPhase, AlertRule, AlertType
+from monitor.core.calibration import Calibration
+from monitor.core.ensemble import Ensemble
 from monitor.core.estimate import Estimate, NoEstimate, WindowState
 from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences
 from monitor.daemon.clock import ClockChange, Moment, clock_change
@@ -273,6 +275,13 @@ def test_e13_unusual_times_have_no_effect_or_are_rejected(monitor: Monitor, time
     assert whole(report).valid
 
 
+def replace_estimate(patch: pytest.MonkeyPatch, family: type, estimate: Callable[..., Estimate]) -> None:
+    """Let an estimator of a running monitor estimate otherwise, and not by its line."""
+    patch.setattr(family, "estimate", estimate)
+    patch.delattr(family, "line")
+    patch.setattr(Calibration, "_ensemble", lambda known, variants: Ensemble(known.estimators, variants))
+
+
 @pytest.mark.parametrize("broken", ["raises", "nan"])
 def test_e15_an_estimator_that_fails_does_not_affect_others(
     monitor: Monitor, monkeypatch: pytest.MonkeyPatch, broken: str
@@ -285,7 +294,7 @@ def test_e15_an_estimator_that_fails_does_not_affect_others(
             raise ZeroDivisionError("as if")
         return Estimate(float("nan"), 500)
 
-    monkeypatch.setattr(AverageConfidence, "estimate", estimate)
+    replace_estimate(monkeypatch, AverageConfidence, estimate)
     report = monitor.step()
     assert whole(report).valid
     assert report.errors == {"ac": 1, "ac_ts": 1}
@@ -304,7 +313,7 @@ def test_e15_without_a_member_the_consensus_is_an_error_and_others_stay(
     def estimate(*_: object) -> Estimate:
         raise ZeroDivisionError("as if")
 
-    monkeypatch.setattr(DifferenceOfConfidences, "estimate", estimate)
+    replace_estimate(monkeypatch, DifferenceOfConfidences, estimate)
     report = monitor.run(HOUR, POOR)
     assert whole(report).state is WindowState.ERROR
     assert set(whole(report).results) - set(whole(report).estimates()) == {"doc", "doc_ts", "consensus"}

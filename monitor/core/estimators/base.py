@@ -4,9 +4,23 @@ An estimator is a frozen dataclass of numbers and arrays, so that the reference 
 thread at a time; never blocks.
 """
 
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 from monitor.core.scores import Floats, LabelledOutputs, Scores
+
+
+class Line(NamedTuple):
+    """An estimate that is `accuracy + (means[0] + weight * means[row] - anchor)`, rounded in this order.
+
+    An estimator may have a method `line` that returns it, or None if `estimate` is something else. Lines are computed for all
+    estimators together, so that one window costs a few numpy calls instead of some for each estimator.
+    """
+
+    accuracy: float = 0.0
+    anchor: float | Floats = 0.0
+    """Or one for each calibration score: that of the threshold of `cpc_ac` counts."""
+    weight: float = 0.0
+    row: int = 0
 
 
 class Estimator(Protocol):

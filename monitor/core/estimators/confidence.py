@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from monitor.core.estimators.base import Line
 from monitor.core.scores import Floats, LabelledOutputs, Scores
 
 
@@ -34,6 +35,10 @@ class AverageConfidence:
         """Return the mean confidence."""
         del mean_confidence
         return np.asarray(means[0])
+
+    def line(self) -> Line:
+        """Return the same as a line."""
+        return Line()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,10 @@ class DifferenceOfConfidences:
         del mean_confidence
         change = means[0] - self.confidence
         return np.asarray(self.accuracy + (np.abs(change) if self.absolute else change))
+
+    def line(self) -> Line | None:
+        """Return the same as a line."""
+        return None if self.absolute else Line(self.accuracy, self.confidence)
 
 
 _OUT_OF_REACH = 2.0
@@ -114,6 +123,10 @@ class _ThresholdedScore(ABC):
         """Return the share above, plus the weighted share of ties."""
         del mean_confidence
         return np.asarray(means[0] + self.tie_weight * means[1])
+
+    def line(self) -> Line:
+        """Return the same as a line."""
+        return Line(weight=self.tie_weight, row=1)
 
 
 class ThresholdedConfidence(_ThresholdedScore):
@@ -174,6 +187,10 @@ class CalibratedConfidence:
         """Return the mean of the fitted accuracies."""
         del mean_confidence
         return np.asarray(means[0])
+
+    def line(self) -> Line:
+        """Return the same as a line."""
+        return Line()
 
 
 def _knot(scores: Scores) -> Floats:

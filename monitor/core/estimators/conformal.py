@@ -12,11 +12,18 @@ estimator here, CPC does not detect confident errors.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from monitor.core.estimators.base import Line
 from monitor.core.scores import Cells, Floats, LabelledOutputs, Scores, Singles
+
+_Float = TypeVar("_Float", bound=np.floating[Any])
+
+# Arrays, because numpy converts a number at every call.
+_EPSILON, _ONE = np.array(1e-9), np.array(1.0)
 
 
 class EmptySets(StrEnum):
@@ -67,6 +74,11 @@ class _Plain(Conformal):
             mean_score = mean_score + confidence_if_empty
         return np.asarray(mean_score)
 
+    def line(self) -> Line | None:
+        """Return the same as a line; None if empty sets are skipped."""
+        weights = {EmptySets.TOP: 1.0, EmptySets.ZERO: 0.0}
+        return Line(weight=weights[self.empty_sets], row=3) if self.empty_sets in weights else None
+
 
 @dataclass(frozen=True, slots=True)
 class ConformalAtAccuracy(_Plain):
@@ -99,7 +111,7 @@ class ConformalAtConfidence(_Plain):
 
     def threshold(self, mean_confidence: Floats) -> Singles:
         """Return the calibration score at the window's level."""
-        return np.asarray(self.ranked[_place_at(mean_confidence, len(self.ranked))])
+        return at_level(self.ranked, mean_confidence)
 
 
 class _Anchored(Conformal):
@@ -108,6 +120,7 @@ class _Anchored(Conformal):
     __slots__ = ()
     returns_reference_accuracy: ClassVar[bool] = True
     accuracy: float
+    anchor: float | Floats
 
     @abstractmethod
     def reference_mean(self, mean_confidence: Floats) -> Floats | float:
@@ -116,6 +129,10 @@ class _Anchored(Conformal):
     def estimate(self, means: Floats, mean_confidence: Floats) -> Floats:
         """Shift the reference accuracy by the change in CPC."""
         return np.asarray(self.accuracy + (means[0] - self.reference_mean(mean_confidence)))
+
+    def line(self) -> Line:
+        """Return the same as a line."""
+        return Line(self.accuracy, self.anchor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +176,11 @@ class AnchoredAtConfidence(_Anchored):
 
     def threshold(self, mean_confidence: Floats) -> Singles:
         """Return the calibration score at the window's level."""
-        return np.asarray(self.ranked[_place_at(mean_confidence, len(self.ranked))])
+        return at_level(self.ranked, mean_confidence)
 
     def reference_mean(self, mean_confidence: Floats) -> Floats:
         """Return the reference's mean at each window's threshold."""
-        return np.asarray(self.anchor[_place_at(mean_confidence, len(self.ranked))])
+        return at_level(self.anchor, mean_confidence)
 
 
 def _cut_at_accuracy(reference: LabelledOutputs, *, scaled: bool) -> np.float32:
@@ -172,11 +189,15 @@ def _cut_at_accuracy(reference: LabelledOutputs, *, scaled: bool) -> np.float32:
     return np.float32(reference.ranked_label_scores(scaled=scaled)[rank - 1])
 
 
-def _place_at(level: Floats, records: int) -> Cells:
-    """Return the place of the rank ceil(level (m + 1)) among the ranked scores."""
+def place_at(level: Floats, ranks: float | Floats) -> Cells:
+    """Return the place of the rank ceil(level (m + 1)), where `ranks` is m + 1; to be clipped to those of the scores."""
     # The epsilon absorbs rounding errors.
-    place = np.ceil(level * (records + 1.0) - 1e-9) - 1.0
-    return np.fmin(np.fmax(place, 0.0), records - 1.0).astype(np.intp)
+    return np.asarray(np.ceil(level * ranks - _EPSILON) - _ONE).astype(np.intp)
+
+
+def at_level(ranked: NDArray[_Float], level: Floats) -> NDArray[_Float]:
+    """Return what belongs to the calibration score at a level, of those for each score."""
+    return np.asarray(ranked.take(place_at(level, len(ranked) + 1.0), mode="clip"))
 
 
 def _mean_score(scores: Scores, threshold: np.float32) -> float:

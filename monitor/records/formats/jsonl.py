@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
-from itertools import chain, pairwise
+from itertools import pairwise
 from operator import or_
 from typing import Any
 
@@ -25,6 +25,7 @@ from monitor.records.vectors import (
     Vectors,
     matrix_at_once,
     matrix_one_by_one,
+    numbers_at,
     size_of_head,
     vectors_one_by_one,
 )
@@ -172,7 +173,7 @@ _RUNS_WITHOUT = 32
 """Runs that are not encoded after one that was in vain."""
 
 # MessagePack: type bytes, and the size of a value with its type byte; 0 for types that do not occur.
-_NONE, _FLOAT, _STRING = 0xC0, 0xCB, 0xD9
+_NONE, _FLOAT, _STRING, _LIST = 0xC0, 0xCB, 0xD9, b"\xdd"
 _SIZES = np.zeros(256, dtype=np.int64)
 _SIZES[:0x80] = _SIZES[0xE0:] = _SIZES[[_NONE, 0xC2, 0xC3]] = 1
 _SIZES[0xA0:0xC0] = 1 + np.arange(0x20)
@@ -182,6 +183,9 @@ _SIZES[[0xCC, 0xD0, _STRING]], _SIZES[[0xCD, 0xD1]], _SIZES[[0xCA, 0xCE, 0xD2]],
     5,
     9,
 )
+
+# So that no eight bytes that are compared begin before the first record; they are also room for the header of a list.
+_BEFORE = 8
 
 _encoder = msgspec.msgpack.Encoder()
 _Bytes = NDArray[np.uint8]
@@ -223,29 +227,18 @@ def _encoding(schema: RecordSchema, names: tuple[str, ...]) -> RecordEncoding | 
     return None if any(model.kind is OutputKind.SCORE for model in models) else RecordEncoding(names, *widths)
 
 
-def _evenly_spaced(begins: Indices, ends: Indices, counts: Indices) -> Indices:
-    """Return where records begin if all have the same size, as those without texts or with texts of one length."""
-    sizes, rest = np.divmod(ends - begins, counts)
-    if rest.any() or (sizes != sizes[0]).any():
-        return np.zeros(0, dtype=np.int64)
-    numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    places: Indices = np.repeat(begins, counts) + sizes[0] * numbers
-    return places
-
-
 class EncodedRecords:
-    """Decoded records as MessagePack, whose columns numpy reads without a step of Python per value.
+    """Decoded records as MessagePack, one after the other, whose columns numpy reads without a step of Python per value.
 
     A float is a type byte and eight bytes, so that from the start of its vector all of a record is found.
     """
 
     def __init__(self, encoding: RecordEncoding | None) -> None:
         self._encoding = encoding or RecordEncoding((), 0)
-        # So that no window of eight bytes begins before it.
-        self._data = bytearray(8)
-        self._ends = [8]
-        """Where each addition ends, after the first."""
-        self._counts: list[int] = []
+        self._data = bytearray(_BEFORE)
+        self.count = 0
+        """The number of records."""
+        self._end = _BEFORE
         self._bytes: _Bytes = np.zeros(0, dtype=np.uint8)
         self._starts: Indices = np.zeros(0, dtype=np.int64)
         self._fields: dict[str, tuple[Indices, _Bytes]] = {}
@@ -259,76 +252,78 @@ class EncodedRecords:
         """Add records, if there are any; return how many, 0 if they cannot be encoded."""
         if not records or not self.is_open:
             return 0
+        # The header of the list is written over the end of the last record, which is then restored.
+        start = self._end - size_of_head(len(records))
+        overwritten = self._data[start:]
         try:
-            _encoder.encode_into(records, self._data, self._ends[-1])
+            _encoder.encode_into(records, self._data, start)
         except (ValueError, OverflowError, RecursionError):
-            del self._data[self._ends[-1] :]
+            self._data[start:] = overwritten
             return 0
-        self._ends.append(len(self._data))
-        self._counts.append(len(records))
+        self._data[start : self._end] = overwritten
+        self._end = len(self._data)
+        self.count += len(records)
         return len(records)
 
-    @property
-    def count(self) -> int:
-        """The number of records."""
-        return sum(self._counts)
-
-    def mark(self) -> int:
+    def mark(self) -> tuple[int, int]:
         """Return a mark to return to."""
-        return len(self._counts)
+        return self.count, self._end
 
-    def return_to(self, mark: int) -> None:
+    def return_to(self, mark: tuple[int, int]) -> None:
         """Remove what was added since."""
-        del self._counts[mark:], self._ends[mark + 1 :], self._data[self._ends[mark] :]
+        self.count, self._end = mark
+        del self._data[self._end :]
 
     def find_fields(self) -> bool:
         """Find the fields of all records; return False if one is odd: a vector with names, a long or a nested value."""
         self._data += bytes(SPARE_BYTES)
         self._bytes = np.frombuffer(self._data, dtype=np.uint8)
         start, header = self._encoding.heads()
+        before = start + header
         # The last bytes before a vector, at most eight.
-        last = (start + header)[-8:]
-        words = np.ndarray((len(self._data) - 7,), "<u8", self._data, 0, (1,))
+        last = before[-8:]
 
         def may_begin(places: Indices) -> NDArray[np.bool_]:
-            begin: NDArray[np.bool_] = words[places - 8] >> np.uint64(64 - 8 * len(last)) == int.from_bytes(
-                last, "little"
-            )
+            words = numbers_at(self._data, places - 8, "<u8")
+            begin: NDArray[np.bool_] = words >> np.uint64(64 - 8 * len(last)) == int.from_bytes(last, "little")
             return begin
 
-        begins, counts = np.array(self._ends[:-1]), np.array(self._counts)
-        begins += [size_of_head(count) for count in self._counts]
-        found = _evenly_spaced(begins, np.array(self._ends[1:]), counts) + len(start + header)
-        if len(found) != self.count or not may_begin(found).all():
+        # Without texts, or with texts of one length, all records have the same size.
+        size = (self._end - _BEFORE) // self.count
+        found = np.arange(self.count) * size + (_BEFORE + len(before))
+        if not may_begin(found).all():
             found = np.flatnonzero(self._bytes == header[0]) + len(header)
             found = found[may_begin(found)]
             if len(found) != self.count:
                 return False
         self._starts = found
-        at = found + 9 * self._encoding.width
-        for name in self._encoding.names[1:]:
-            at = at + len(_encoder.encode(name))
-            if at.max() >= len(self._data) - 1:
-                return False
-            types = self._bytes[at]
-            self._fields[name] = at, types
-            sizes = _SIZES[types] if (types != types[0]).any() else _SIZES[types[:1]]
-            if not sizes.all():
-                return False
-            at = at + sizes
-            if (is_long := types == _STRING).any():
-                at += np.where(is_long, self._bytes[at - 1], 0)
+        distance: Any = 9 * self._encoding.width
+        try:
+            for name in self._encoding.names[1:]:
+                distance = distance + len(_encoder.encode(name))
+                at = found + distance
+                types = self._bytes[at]
+                self._fields[name] = at, types
+                # One size for all, if they are of one type.
+                types = types[:1] if (types == types[0]).all() else types
+                sizes = _SIZES[types]
+                if not sizes.all():
+                    return False
+                if (is_long := types == _STRING).any():
+                    sizes = sizes + np.where(is_long, self._bytes[at + 1], 0)
+                distance = distance + sizes
+        except IndexError:
+            return False
         # Numbers may contain the same bytes, by chance or on purpose. So each record must begin where the one before ends.
-        lasts = np.cumsum(counts) - 1
-        follows = np.concatenate([begins[:1], at[:-1]])
-        follows[lasts[:-1] + 1] = begins[1:]
-        return bool((found - len(start + header) == follows).all() and (at[lasts] == self._ends[1:]).all())
+        begins, ends = found - len(before), found + distance
+        return bool(begins[0] == _BEFORE and (begins[1:] == ends[:-1]).all() and ends[-1] == self._end)
 
     def matrix(self, rows: Indices) -> Floats:
         """Return the vectors of some records."""
         width = self._encoding.width
         size = 9 * width
-        vectors = np.ndarray((len(self._data) - size + 1,), f"V{size}", self._data, 0, (1,))[self._starts[rows]]
+        starts = self._starts if len(rows) == self.count else self._starts[rows]
+        vectors = np.ndarray((len(self._data) - size + 1,), f"V{size}", self._data, 0, (1,))[starts]
         return np.ndarray((len(rows), width), ">f8", vectors, 1, (size, 9)).astype(np.float64)
 
     def floats(self, name: str, rows: Indices) -> Floats | Values | None:
@@ -364,12 +359,12 @@ class EncodedRecords:
         column = self.strings(name, rows)
         return (column.texts() or self.values(name, rows)) if isinstance(column, TextSlices) else column
 
-    def models(self, name: str) -> Values | None:
-        """Return the models that the records name, or one if all are the same; None if none is named."""
+    def models(self, name: str) -> str | Values | None:
+        """Return the models that the records name, or one if all name the same; None if none is named."""
         column = self.texts(name, rows := np.arange(self.count))
         if not isinstance(column, Texts):
             return column
-        return column.values * self.count if len(column.values) == 1 and column.values[0] else self.values(name, rows)
+        return column.values[0] if len(column.values) == 1 and column.values[0] else self.values(name, rows)
 
     def any(self, name: str, rows: Indices) -> Values:
         """Return a column of any values."""
@@ -378,25 +373,21 @@ class EncodedRecords:
 
     def values(self, name: str, rows: Indices) -> Values:
         """Return a column as Python values."""
-        found = [record.value for record in self._decoded(_only(name))]
+        found = [record.value for record in self.records(_only(name))]
         return found if len(rows) == self.count else [found[row] for row in rows.tolist()]
 
     def records(self, struct: type[Any]) -> list[Any]:
         """Return the records as they were."""
-        return list(self._decoded(struct))
-
-    def _decoded(self, struct: type[Any]) -> Iterator[Any]:
-        decode = msgspec.msgpack.Decoder[Any](list[struct]).decode  # type: ignore[valid-type]
-        data = memoryview(self._data)
-        return chain.from_iterable(decode(data[start:end]) for start, end in pairwise(self._ends))
+        self._data[_BEFORE - 5 : _BEFORE] = _LIST + self.count.to_bytes(4)
+        decoder = msgspec.msgpack.Decoder[list[Any]](list[struct])  # type: ignore[valid-type]
+        return decoder.decode(memoryview(self._data)[_BEFORE - 5 : self._end])
 
     def _field(self, name: str, rows: Indices) -> tuple[Indices, _Bytes]:
         at, types = self._fields[name]
         return (at, types) if len(rows) == self.count else (at[rows], types[rows])
 
     def _floats(self, at: Indices) -> Floats:
-        floats: Floats = np.ndarray((len(self._data) - 7,), ">f8", self._data, 0, (1,))[at + 1].astype(np.float64)
-        return floats
+        return numbers_at(self._data, at + 1, ">f8").astype(np.float64)
 
 
 class JsonLines:
@@ -436,9 +427,10 @@ class JsonLines:
             self._find_columns(block)
         self.forget()
         braced = block.braced()
+        all_braced = braced.all()
         run = self.new_run(len(block))
         for first, after in _cuts(block):
-            together = braced[first:after].all() and not self._schema.needs_columns
+            together = (all_braced or braced[first:after].all()) and not self._schema.needs_columns
             records = self.decode_together(block, first, after, is_ascii=builder.is_ascii) if together else None
             if records is not None:
                 non_json_lines = None
@@ -474,14 +466,12 @@ class JsonLines:
         if not run.find_fields():
             self._irregular = _RUNS_WITHOUT
             return False
-        rows, models = np.arange(run.count), None
-        if "model" in self._single:
-            models = run.models(self._single["model"][0])
-        for model, some in self._router.split(models, run.count):
+        models = run.models(self._single["model"][0]) if "model" in self._single else None
+        for model, rows in self._router.split(models, run.count):
             if isinstance(model, Reason):
-                builder.reject_all("", numbers[some].tolist(), model, block)
+                builder.reject_all("", numbers[rows].tolist(), model, block)
             else:
-                self._add_columns(model, numbers, run, rows if len(some) == run.count else some, builder)
+                self._add_columns(model, numbers, run, rows, builder)
         return True
 
     def forget(self) -> None:
@@ -616,7 +606,7 @@ class JsonLines:
     ) -> None:
         names = {name: path[0] for name, path in self._single.items()}
         columns = ColumnBlock(
-            numbers[rows],
+            numbers if len(rows) == run.count else numbers[rows],
             run.matrix(rows),
             run.floats(names["time"], rows) if "time" in names else None,
             run.strings(names["id"], rows) if "id" in names else None,
@@ -639,7 +629,6 @@ def is_utf8(text: memoryview) -> bool:
 def _cuts(block: LineBlock) -> Iterator[tuple[int, int]]:
     """Yield which lines to decode together."""
     limits = np.arange(_TOGETHER_BYTES, len(block.text), _TOGETHER_BYTES)
-    edges = [0, *np.unique(np.searchsorted(block.ends, limits)).tolist(), len(block)]
-    for first, after in pairwise(edges):
+    for first, after in pairwise([0, *np.searchsorted(block.ends, limits).tolist(), len(block)]):
         if first < after:
             yield first, after

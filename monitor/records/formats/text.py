@@ -188,12 +188,13 @@ class LineBlock:
         """Return which lines start with `{` and end with `}`."""
         characters = np.frombuffer(self.text, dtype=np.uint8)
         last = characters[self.ends - 1]
-        closed = last == _CLOSE
+        closed: NDArray[np.bool_] = last == _CLOSE
         if not closed.all():
             before = characters[np.maximum(self.ends - 2, 0)]
             closed |= (last == _RETURN) & (before == _CLOSE)
-        braced: NDArray[np.bool_] = closed & (characters[self.starts] == _OPEN)
-        return braced
+        closed[:1] &= characters[:1] == _OPEN
+        closed[1:] &= characters[self.ends[:-1] + 1] == _OPEN
+        return closed
 
 
 def line_blocks(data: bytes, *, skip_first: bool = False) -> Iterator[LineBlock]:
