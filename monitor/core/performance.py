@@ -31,7 +31,7 @@ MOST_MIXED = 50
 MIXED_ONE = 1 << 24
 """1.0 in the totals of scaled probabilities, which have single precision."""
 # A block and what is derived from it fit in the CPU cache, and in memory that the allocator keeps.
-_BLOCK_ELEMENTS = 1 << 14
+_BLOCK_ELEMENTS = 1 << 15
 _MOST_TABLE = 1 << 20
 CELLS = 512
 """Cells of the score for AUROC, at quantiles of the reference."""
@@ -156,7 +156,8 @@ class ClassCurves:
         records, classes = vectors.shape
         # Below, a curve has its lowest value: most of many classes are there.
         entries = np.flatnonzero(vectors > self._first_scores)
-        record, of_class = np.divmod(entries, classes)
+        record = entries // classes
+        of_class = entries - record * classes
         scores = vectors.ravel()[entries]
         corner = self._corner(of_class, scores)
         above = self._slopes[corner] * (scores.astype(np.float64) - self.scores[corner]) + self.values[corner]
