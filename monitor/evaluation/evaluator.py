@@ -27,6 +27,7 @@ from monitor.core.alerts import (
 )
 from monitor.core.calibration import WindowEstimates
 from monitor.core.estimate import CONSENSUS, STATES, Why, WindowState
+from monitor.core.performance import MeasuredPerformance
 from monitor.core.report import (
     AlertColumns,
     InputFacts,
@@ -52,6 +53,9 @@ _PART_OF_A_WHOLE = (_WARMING, _TOO_FEW, _STALE)
 _FAILED = 1 + list(Why).index(Why.ERROR)
 _TIED_REFERENCE = 0.5
 """With such a share of tied confidences in the reference, the model rounds its outputs, and one-hot vectors are normal."""
+
+PERFORMANCE = "performance"
+"""The name of estimates beyond accuracy, in counts of failures."""
 
 _FORMAT = 1
 _MIN_VERSION_RECORDS = 100
@@ -272,7 +276,7 @@ class Evaluator:
             now,
             time.perf_counter() - start,
             _facts_of(self.reference),
-            WindowReports.of([*windows, *missing]) if missing else windows,
+            _joined(windows, missing) if missing else windows,
             input_,
             self.config.segmentation.most_segments if self.config.segmentation.split_by else 0,
             MappingProxyType(dict(errors)),
@@ -341,6 +345,7 @@ class Evaluator:
         stale = without_records > self._stale_after(snapshot.usual_gap_seconds)
         states = self._states(snapshot, had_enough, stale, degraded=input_.degraded)
         found = self._estimated(snapshot, states, errors)
+        performance = self._performance(snapshot, errors)
         seen = (snapshot.entered.tolist(), quiet_seconds.tolist(), had_enough.tolist(), found.states.tolist())
         for one, entered, seconds, enough, state in zip(tracked, *seen, strict=True):
             one.entered = entered
@@ -376,7 +381,17 @@ class Evaluator:
                 [Dwell(*one, at.elapsed) for one in zip(records.tolist(), new.tolist(), strict=True)],
                 at.now,
             ),
+            performance,
         )
+
+    def _performance(self, snapshot: Snapshot, errors: Counter[str]) -> MeasuredPerformance | None:
+        """Return the expected confusion of all windows; None if it is not measured."""
+        try:
+            return snapshot.measured.performance()
+        except Exception as error:  # noqa: BLE001 - accuracies still hold
+            self._log_failure(PERFORMANCE, error)
+            errors[PERFORMANCE] = len(snapshot.segments)
+            return None
 
     def _track(self, segment: Segment, came_before: float, at: _Moment) -> _TrackedWindow:
         memory = self._missing.pop(segment, None) or WindowAlertState(segment)
@@ -479,6 +494,14 @@ class Evaluator:
         # With argmaxes in place of probabilities, every estimator based on confidence would report 100%.
         argmax = found.one_hot and reference.summary.tied_share < _TIED_REFERENCE
         return found.degraded or found.constant or argmax
+
+
+def _joined(windows: WindowReports, missing: Sequence[SegmentReport]) -> WindowReports:
+    """Return the windows, and behind them those that are missing."""
+    performance = windows.performance
+    # Made one by one, windows would compute theirs in vain.
+    found = WindowReports.of([*replace(windows, performance=None), *missing])
+    return replace(found, performance=None if performance is None else performance.padded(len(missing)))
 
 
 def _without_records(snapshot: Snapshot, tracked: Sequence[_TrackedWindow], at: _Moment) -> Floats:
