@@ -11,10 +11,11 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from monitor.config.config import ModelConfig
+from monitor.config.config import CLASS_MIX, ModelConfig, target_of
 from monitor.core.alerts import (
     PHASES,
     AlertPhase,
+    AlertRule,
     AlertState,
     Codes,
     Dwell,
@@ -281,6 +282,8 @@ class Evaluator:
             self.config.segmentation.most_segments if self.config.segmentation.split_by else 0,
             MappingProxyType(dict(errors)),
             self.config.minimum_records,
+            self.config.exported(self.reference.classes),
+            CLASS_MIX in self.config.performance,
         )
 
     def _apply_retraction(self) -> None:
@@ -361,6 +364,7 @@ class Evaluator:
             np.where(found.shown, found.estimates.chance_disagreement, np.nan),
             input_.degraded,
             reference.calibration.accuracy,
+            lambda rule: _compared_metric(rule, performance, found.shown, reference.classes),
         )
         return WindowReports(
             tuple(snapshot.segments),
@@ -519,6 +523,18 @@ def _ends(found: _Estimated, estimator: str, on: On) -> Floats:
     return np.where(found.shown, column[found.estimates.names.index(estimator)], np.nan)
 
 
+def _compared_metric(
+    rule: AlertRule, performance: MeasuredPerformance | None, shown: Flags, classes: Sequence[str]
+) -> tuple[Floats, float | None]:
+    """Return what a rule with a metric compares, and the reference's own value; NaN where it cannot be said."""
+    target = target_of(rule, classes)
+    if performance is None or target is None:
+        return np.full(len(shown), np.nan), None
+    found = performance.estimates([target])
+    column = {On.VALUE: found.value, On.LOWER: found.lower, On.UPPER: found.upper}[rule.on]
+    return np.where(shown, column[0], np.nan), performance.reference.value(target)
+
+
 def _times(times: Iterable[float | None]) -> Floats:
     return np.array([np.nan if one is None else one for one in times])
 
@@ -535,6 +551,7 @@ def _facts_of(reference: Reference) -> ReferenceFacts:
         calibration.temperature,
         calibration.confidence,
         reference.summary.class_predicted,
+        calibration.performance,
     )
 
 
