@@ -14,7 +14,7 @@ from monitor.core.alerts import PHASES, AlertPhase, AlertStatus, Codes, Flags
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.decisions import Decision
 from monitor.core.estimate import CONSENSUS, STATES, Estimate, Result, Why, WindowState
-from monitor.core.performance import ClassShare, MeasuredPerformance, Performance
+from monitor.core.performance import ClassReference, ClassShare, MeasuredPerformance, Performance, Target
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
 from monitor.core.totals import MeasuredWindows
@@ -137,6 +137,8 @@ class AlertColumns:
                 or_none(self.threshold[row, index]),
                 or_none(self.value[row, index]),
                 one.upward,
+                one.metric,
+                one.of_class,
             )
             for row, one in enumerate(self.quiet)
             if self.applies[row, index]
@@ -376,6 +378,8 @@ class ReferenceFacts:
     """The decisions per class."""
     decision: Decision = field(default_factory=Decision)
     """How the device decides."""
+    performance: ClassReference | None = field(default=None, repr=False, compare=False)
+    """None for a reference of an older version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,17 +415,26 @@ class Report:
     """Failures by estimator, in windows."""
     minimum_records: int | None = None
     """The minimum of records for an estimate; None without a reference."""
+    exported: tuple[Target, ...] = ()
+    """What is exported to Prometheus beyond accuracy."""
+    exports_class_mix: bool = False
 
     @property
     def windows(self) -> WindowReports:
         """The windows as columns."""
         return self.segments if isinstance(self.segments, WindowReports) else WindowReports.of(self.segments)
 
+    def without_performance(self) -> Sequence[SegmentReport]:
+        """Return the windows for a reader who looks at all of them, since what is beyond accuracy is costly to make for each."""
+        found = self.segments
+        return replace(found, performance=None) if isinstance(found, WindowReports) else found
+
     def summary(self) -> "Report":
         """Return the report for a reader who looks at all windows, several times: the consensus is their only result."""
         if not isinstance(self.segments, WindowReports):
             return self
-        return replace(self, segments=tuple(replace(self.segments, estimates=_consensus(self.segments.estimates))))
+        consensus = _consensus(self.segments.estimates)
+        return replace(self, segments=tuple(replace(self.segments, estimates=consensus, performance=None)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -46,7 +46,7 @@ class ModelState:
         self.options = options
         self.stored_name = stored_name(options.name, shard)
         """Its name in the state."""
-        self.gauge = gauge or Gauge(options.reference.calibration)
+        self.gauge = gauge or options.gauge()
         self.decides = options.reference.calibration.decision.by is DecidedBy.FIELD
         """Whether records name the decision."""
         self.ids = RecentIds(options.most_ids)
