@@ -15,8 +15,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from monitor.cli.inputs import write_atomically
+from monitor.core.calibration import WindowEstimate
 from monitor.errors import Problem, UsageError
 from monitor.reference.offline import Evaluation
+from monitor.reference.reference import Reference
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,6 +70,10 @@ def draw(evaluations: Sequence[Evaluation], names: Sequence[str], path: Path, *,
     if suffix == ".html":
         content = page(content.decode(), evaluations, names, titles).encode()
     write_atomically(path, content)
+
+
+def draw_window(reference: Reference, window: WindowEstimate, path: Path, *, title: str) -> None:
+    """Plot the metrics and the class mix of a window."""
 
 
 def _printable(text: str) -> str:

@@ -25,7 +25,7 @@ from monitor.core.performance import (
 )
 from monitor.core.performance_calibration import calibrate_performance
 from monitor.core.record_columns import Records
-from monitor.core.scores import label_outputs
+from monitor.core.scores import Integers, LabelledOutputs, Singles, label_outputs
 from monitor.errors import InvalidInput, Problem, UsageError
 from monitor.records.offline_files import accept_array, as_kind
 from monitor.records.record_schema import OutputKind
@@ -79,7 +79,9 @@ def shown(where: str, classes: Sequence[str], watched: Sequence[str]) -> tuple[T
     """Return the metrics that are estimated; raises UsageError for a watched class that does not exist."""
     if unknown := [name for name in watched if name not in classes]:
         raise UsageError(Problem(where, f"one of the classes {listed(tuple(classes))}", repr(unknown[0])))
-    return targets(len(classes), [list(classes).index(name) for name in dict.fromkeys(watched)], asked=True)
+    chosen = [list(classes).index(name) for name in dict.fromkeys(watched)]
+    wanted = targets(len(classes), chosen, asked=True)
+    return tuple(one for one in wanted if not chosen or one.of_class is None or one.of_class in chosen)
 
 
 def estimate_windows(
@@ -137,24 +139,31 @@ class Evaluation:
     temperature: float
     estimates: Mapping[str, float | None]
     disagreement: float | None
+    classes: tuple[str, ...] = ()
+    watched: tuple[str, ...] = ()
     performance: Mapping[Target, Compared] = field(default_factory=dict)
-    """Every metric, also of many classes."""
+    """Every metric, also of many classes; empty if they were not asked for."""
     class_mix: Sequence[Compared] = ()
     """By class; empty for many classes."""
+
+    @property
+    def shown(self) -> Mapping[Target, Compared]:
+        """The metrics of the classes that are shown."""
+        wanted = shown("watched", self.classes, self.watched) if self.performance else ()
+        return {target: self.performance[target] for target in wanted}
 
     def error(self, name: str) -> float | None:
         """Return the absolute error of an estimator; None without an estimate."""
         return _apart(self.estimates.get(name), self.target_accuracy)
 
     def of_classes(self, metric: Metric) -> list[Compared]:
-        """Return a metric of all classes that have an estimate and a realised value; AUROC has no class."""
+        """Return a metric of all classes, or of the watched ones, that have it; AUROC has no class."""
         return [
             one
-            for target, one in self.performance.items()
+            for target, one in (self.shown if self.watched else self.performance).items()
             if target.metric is metric
             and (metric is Metric.AUROC or target.of_class is not None)
-            and one.error is not None
-            and one.reference_error is not None
+            and one.realised is not None
         ]
 
     def class_mix_errors(self) -> tuple[float, float] | None:
@@ -165,8 +174,19 @@ class Evaluation:
         return estimated, sum(one.reference_error or 0.0 for one in self.class_mix) / 2.0
 
 
-def evaluate(source: Records, target: Records, chosen: Variants, decision: Decision | None = None) -> Evaluation:
-    """Estimate the accuracy and the performance of a target without its labels, and compare."""
+def evaluate(
+    source: Records,
+    target: Records,
+    chosen: Variants,
+    decision: Decision | None = None,
+    *,
+    classes: tuple[str, ...] = (),
+    watched: Sequence[str] = (),
+) -> Evaluation:
+    """Estimate the accuracy of a target without its labels, and compare.
+
+    With the names of the classes, metrics beyond accuracy and the class mix are compared too.
+    """
     decision = decision or Decision()
     if source.labels is None or target.labels is None:
         raise InvalidInput("evaluate: expected labels in source and target, found none")
@@ -179,21 +199,35 @@ def evaluate(source: Records, target: Records, chosen: Variants, decision: Decis
     found, disagreement = estimate_all(ready, chosen, window)
     names = (*(one.form.name for one in ready), CONSENSUS)
     decided = np.argmax(target.vectors, axis=1) if decided is None else decided
-    performance = calibrate_performance(labelled, DEFAULT_LEVEL, lambda _: None)
-    wanted = every_target(performance.classes)
-    gauge = PerformanceGauge(performance, labelled.temperature, wanted)
-    expected, truth = (
-        gauge.measured_vectors([target.vectors], [decided]),
-        realised(target.vectors, decided, target.labels),
-    )
-    columns = [[or_none(value) for value in one.values(wanted)[0][:, 0]] for one in (truth, performance.own)]
-    mixes = [(one.cases[:, 0] / one.records).tolist() for one in (truth, performance.own)]
+    metrics, mix = _compared(labelled, target.vectors, decided, target.labels) if classes else ({}, [])
     return Evaluation(
         source_accuracy=labelled.accuracy,
         target_accuracy=float(np.mean(decided == target.labels)),
         temperature=labelled.temperature,
         estimates={name: or_none(value) for name, value in zip(names, found.accuracy[:, 0], strict=True)},
         disagreement=or_none(disagreement[0]),
-        performance=dict(zip(wanted, map(Compared, expected.estimates().window(0), *columns), strict=True)),
-        class_mix=[*map(Compared, expected.class_mix().window(0), *mixes)],
+        classes=classes,
+        watched=tuple(watched),
+        performance=metrics,
+        class_mix=mix,
+    )
+
+
+def _compared(
+    source: LabelledOutputs, vectors: Singles, decided: Integers, labels: Integers
+) -> tuple[dict[Target, Compared], list[Compared]]:
+    """Return all metrics of a target, and its class mix."""
+    reference = calibrate_performance(source, DEFAULT_LEVEL, lambda _: None)
+    wanted = every_target(reference.classes)
+    expected = PerformanceGauge(reference, source.temperature, wanted).measured_vectors([vectors], [decided])
+    known = realised(vectors, decided, labels), reference.own
+    columns = [[or_none(value) for value in one.values(wanted)[0][:, 0]] for one in known]
+    mixes = [(one.cases[:, 0] / one.records).tolist() for one in known]
+    shares = expected.class_mix().window(0)
+    return (
+        {
+            one.target: Compared(one, *beside)
+            for one, *beside in zip(expected.estimates().window(0), *columns, strict=True)
+        },
+        [Compared(one, *beside) for one, *beside in zip(shares, *(mix[: len(shares)] for mix in mixes), strict=True)],
     )
