@@ -64,7 +64,7 @@ examples:
     add("--target-labels", type=as_path, nargs="+", metavar="FILE.npy", help="true classes of NPY targets")
     add("--paper", action="store_true", help="the paper's six estimators as printed (absolute DOC, skip)")
     add("--output", choices=list(_FORMS), default="table", help="output format (default: table)")
-    add("--plot", type=as_path, metavar="FILE", help="plot estimates against realised accuracy: .svg, .png or .html")
+    add("--plot", type=as_path, metavar="FILE", help="plot estimates against realised values: .svg, .png or .html")
     add_watch_option(parser)
     add_variant_options(parser)
     add_decision_options(parser)
@@ -201,7 +201,8 @@ def _table(pairs: Pairs, evaluations: Sequence[Evaluation], by_estimator: Rows) 
         return "\n".join([*lines, ""])
     if len(evaluations) == 1:
         lines += ["", *_performance_tables(evaluations[0])]
-    lines += ["", f"{'mean over classes':<26} {'error':>16} {'repeating the reference':>24} {'estimates':>16}"]
+    over = "mean over watched classes" if evaluations[0].watched else "mean over classes"
+    lines += ["", f"{over:<26} {'error':>16} {'repeating the reference':>24} {'estimates':>16}"]
     for name, error, repeated, count in (one.texts() for one in performance_errors(evaluations)):
         lines.append(f"{name:<26} {error:>16} {repeated:>24} {count:>16}")
     lines += ["", f"{_note(evaluations)}; estimates: those that can be said, of those with a realised value", ""]

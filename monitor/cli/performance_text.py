@@ -133,11 +133,16 @@ def table(classes: Sequence[str], metrics: Metrics, lines: Sequence[Line]) -> li
 
 def mix_table(classes: Sequence[str], mix: Sequence[Compared], metrics: Metrics, lines: Sequence[Line]) -> list[str]:
     """Return a class mix as a table: a line for each class whose metrics are shown."""
-    shown = dict.fromkeys(target.of_class for target in metrics if target.of_class is not None)
+    shown = shown_classes(metrics)
     if not mix or not shown:
         return []
     heading = _row("class", ["share", *(name for name, _ in lines[1:])])
     return [heading, *(_row(classes[one], [cell(mix[one]) for _, cell in lines]) for one in shown)]
+
+
+def shown_classes(metrics: Metrics) -> list[int]:
+    """Return the classes that have metrics of their own."""
+    return list(dict.fromkeys(target.of_class for target in metrics if target.of_class is not None))
 
 
 def _block(name: str, cells: Sequence[Compared], lines: Sequence[Line]) -> list[str]:
@@ -176,3 +181,30 @@ def notes(classes: Sequence[str], metrics: Metrics, *, mixed: bool) -> list[str]
     if len(classes) > MOST_SHOWN:
         sentences.append(f"More than {MOST_SHOWN} classes: --watch-class NAME shows one; averages are over all.")
     return [line for sentence in sentences for line in textwrap.wrap(sentence, _WIDTH)]
+
+
+def metric_rows(
+    classes: Sequence[str], metrics: Metrics, mix: Sequence[Compared], *, labelled: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the rows of a table for a page: a row for each metric and class."""
+    head = ["Metric", "Class", "Estimate", "Interval", "Reference"]
+    if labelled:
+        head += ["Realised", "Error", "Error of repeating the reference"]
+    named = [
+        (SHORT[metric], ("" if metric is Metric.AUROC else MACRO) if of_class is None else classes[of_class], one)
+        for (metric, of_class), one in metrics.items()
+    ]
+    named += [("class mix", classes[one], mix[one]) for one in shown_classes(metrics) if mix]
+    rows = []
+    for metric, name, one in named:
+        cells = [
+            metric,
+            name,
+            CANNOT_SAY if one.value is None else _share(one.value),
+            _span(one),
+            _share(one.reference),
+        ]
+        if labelled:
+            cells += [_share(one.realised), points(one.error), points(one.reference_error)]
+        rows.append(cells)
+    return head, rows
