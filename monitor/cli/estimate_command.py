@@ -8,29 +8,52 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from monitor.cli.inputs import add_decision_field, add_input_options, add_minimum_option, check_minimum, read_batch
+from monitor.cli.inputs import (
+    add_decision_field,
+    add_input_options,
+    add_minimum_option,
+    check_minimum,
+    check_output,
+    read_batch,
+)
 from monitor.cli.parser import as_path
+from monitor.cli.performance_text import (
+    CANNOT_SAY,
+    IF_ONLY,
+    MACRO,
+    SHORT,
+    as_objects,
+    compared,
+    mix_objects,
+    mix_table,
+    notes,
+    table,
+    value_lines,
+)
+from monitor.cli.plot import check, draw_window
 from monitor.cli.progress_bar import working
 from monitor.core.calibration import WindowEstimate
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import CONSENSUS, Estimate, PredictionSets, Result
 from monitor.core.estimators import ESTIMATORS, EmptySets
+from monitor.core.performance import Metric, Target
 from monitor.errors import Problem, UsageError
-from monitor.reference.offline import estimate_windows, variants
+from monitor.reference.offline import estimate_windows, shown, variants
 from monitor.reference.reference import Reference
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.description = (
-        "Estimate the accuracy from a file of unlabelled outputs with every estimator, and print the estimates with"
-        " intervals as a table, JSON or CSV. `consensus` is the main number. Where there is no estimate, the reason is"
-        " printed."
+        "Estimate the accuracy from a file of unlabelled outputs with every estimator, and sensitivity, specificity,"
+        " predictive values, F1, AUROC and the class mix; print the estimates with intervals as a table, JSON or CSV."
+        " `consensus` is the main number. Where there is no estimate, the reason is printed."
     )
     parser.epilog = """\
 examples:
   cpcmon estimate --reference density.ref --input site_b.jsonl
   cpcmon estimate --reference density.ref --input site_b.jsonl --window 1000 --output csv
+  cpcmon estimate --reference density.ref --input site_b.jsonl --plot site_b.svg
 """
     parser.add_argument(
         "--reference", type=as_path, required=True, metavar="FILE", help="reference made by `cpcmon calibrate`"
@@ -43,9 +66,27 @@ examples:
     parser.add_argument(
         "--output", choices=["table", "json", "csv"], default="table", help="output format (default: table)"
     )
+    add_watch_option(parser)
+    parser.add_argument(
+        "--plot",
+        type=as_path,
+        metavar="FILE",
+        help="plot the metrics of each class and the class mix: .svg, .png or .html",
+    )
     add_variant_options(parser)
     add_decision_field(add_input_options(parser, labels=False))
     parser.set_defaults(run=run)
+
+
+def add_watch_option(parser: argparse.ArgumentParser) -> None:
+    """Add --watch-class."""
+    parser.add_argument(
+        "--watch-class",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="show the metrics of this class only; repeatable (default: of all classes, if there are at most 20)",
+    )
 
 
 def add_variant_options(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +106,11 @@ def run(options: argparse.Namespace) -> int:
     if options.window is not None and options.window < 1:
         raise UsageError(f"--window: expected a number of records above 0, found {options.window}")
     check_minimum(options, "--window", options.window)
+    if options.plot:
+        if options.window is not None:
+            raise UsageError(Problem("--plot", "one window", f"--window {options.window}"))
+        check(options.plot)
+        check_output("--plot", options.plot, options.reference, options.input)
     reference = Reference.load(options.reference)
     for sentence in reference.summary.warnings().values():
         print(f"{options.reference}: warning: {sentence}", file=sys.stderr)
@@ -73,33 +119,39 @@ def run(options: argparse.Namespace) -> int:
         decides = f"the reference decides {reference.calibration.decision.described(reference.classes)}"
         expected, found = ("the field of the decision", "none") if by_records else ("none", options.decide_field)
         raise UsageError(Problem("--decide-field", expected, f"{found}: {decides}"))
+    wanted = shown("--watch-class", reference.classes, options.watch_class)
     records = read_batch(options, options.input, reference.classes).records
     chosen = variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
     with working(f"estimating from {len(records):,} records"):
-        windows = list(estimate_windows(reference, records, options.window, chosen, options.minimum_records))
+        windows = list(estimate_windows(reference, records, options.window, chosen, options.minimum_records, wanted))
+    if options.plot:
+        with working("drawing"):
+            draw_window(reference, windows[0], options.plot, title=f"{options.input.name}, {reference.title}")
     if options.output == "json":
-        level = reference.calibration.intervals.level
-        objects = [as_object(window, level, options.minimum_records) for window in windows]
+        objects = [as_object(reference, window, options.minimum_records) for window in windows]
         document = objects[0] if options.window is None else {"windows": objects}
         print(json.dumps(document, indent=1, allow_nan=False))
     elif options.output == "csv":
-        print(as_csv(windows), end="")
+        print(as_csv(reference, windows), end="")
     elif options.window is None:
         print("\n".join(as_table(reference, windows[0], options.minimum_records)))
     else:
-        print("\n".join(as_series(reference, windows)))
+        print("\n".join([*as_series(reference, windows), *performance_series(reference, windows, options.watch_class)]))
     return 0
 
 
-def as_object(window: WindowEstimate, level: float, minimum: int) -> dict[str, Any]:
+def as_object(reference: Reference, window: WindowEstimate, minimum: int) -> dict[str, Any]:
     """Return one window as JSON."""
+    metrics, mix = compared(reference, window)
     return {
         "records": window.records,
         "minimum_records": minimum,
-        "level": level,
+        "level": reference.calibration.intervals.level,
         "estimators": {name: _answer_object(result) for name, result in window.estimators.items()},
         "disagreement": window.disagreement,
         "chance_disagreement": window.chance_disagreement,
+        "performance": as_objects(reference.classes, metrics),
+        "class_mix": mix_objects(reference.classes, mix),
     }
 
 
@@ -116,21 +168,23 @@ def _answer_object(result: Result) -> dict[str, Any]:
     return answer
 
 
-def as_csv(windows: Sequence[WindowEstimate]) -> str:
-    """Return one line for each window and estimator."""
+def as_csv(reference: Reference, windows: Sequence[WindowEstimate]) -> str:
+    """Return one line for each window and estimator, then for each metric and class."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["window", "records", "estimator", "value", "lower", "upper", "set_size", "empty_share", "reason"])
-    keys = ("value", "lower", "upper", "set_size", "empty_share", "reason")
+    keys = ("value", "lower", "upper", "set_size", "empty_share", "reason", "class", "cases", "reference")
+    writer = csv.DictWriter(text, ["window", "records", "estimator", *keys], lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
     for number, window in enumerate(windows, 1):
-        for name, result in window.estimators.items():
-            answer = _answer_object(result)
-            writer.writerow([number, window.records, name, *("" if answer.get(k) is None else answer[k] for k in keys)])
-        for name, value in (
-            ("disagreement", window.disagreement),
-            ("chance_disagreement", window.chance_disagreement),
-        ):
-            writer.writerow([number, window.records, name, "" if value is None else value])
+        metrics, mix = compared(reference, window)
+        rows: list[tuple[str, dict[str, Any]]] = [
+            *((name, _answer_object(result)) for name, result in window.estimators.items()),
+            ("disagreement", {"value": window.disagreement}),
+            ("chance_disagreement", {"value": window.chance_disagreement}),
+            *((one["metric"], one | {"reason": one["why"]}) for one in as_objects(reference.classes, metrics)),
+            *(("class_mix", one) for one in mix_objects(reference.classes, mix)),
+        ]
+        for name, cells in rows:
+            writer.writerow({**cells, "window": number, "records": window.records, "estimator": name})
     return text.getvalue()
 
 
@@ -166,7 +220,47 @@ def as_table(reference: Reference, window: WindowEstimate, minimum: int) -> list
         "",
         "Intervals cover sampling error, not shift: they hold if this window is distributed like the reference.",
         "No estimator detects confident mistakes. A value outside its interval means that the estimator is biased on the reference.",
+        "",
+        *performance_tables(reference, window),
     ]
+
+
+def performance_tables(reference: Reference, window: WindowEstimate) -> list[str]:
+    """Return the metrics and the class mix of one window as text tables."""
+    metrics, mix = compared(reference, window)
+    if not metrics:
+        return ["No metrics beyond accuracy: the reference is of an older version; run `cpcmon calibrate` again."]
+    lines, classes = value_lines(reference.calibration.intervals.level), reference.classes
+    found = ["expected performance", "", *table(classes, metrics, lines)]
+    mixed = mix_table(classes, mix, metrics, lines)
+    if mixed:
+        found += ["", f"class mix, {IF_ONLY}", "", *mixed]
+    return [*found, "", *notes(classes, metrics, mixed=bool(mixed))]
+
+
+def performance_series(reference: Reference, windows: Sequence[WindowEstimate], watched: Sequence[str]) -> list[str]:
+    """Return the metrics of each window as text tables: of the watched classes, else the macro average."""
+    each = [compared(reference, window)[0] for window in windows]
+    first = next((metrics for metrics in each if metrics), None)
+    if first is None:
+        return []
+    decision, lines = reference.calibration.decision, list[str]()
+    chosen: list[int | None] = [reference.classes.index(name) for name in dict.fromkeys(watched)]
+    if not chosen:
+        chosen = [decision.index if decision.by is DecidedBy.THRESHOLD else None]
+    for of_class in chosen:
+        columns = [Target(metric, None if metric is Metric.AUROC else of_class) for metric in SHORT]
+        columns = [target for target in columns if target in first]
+        name = MACRO if of_class is None else reference.classes[of_class]
+        lines += ["", f"{name} per window; intervals, other classes and the class mix: --output csv or json", ""]
+        lines.append(f"{'window':>9}" + "".join(f"{SHORT[target.metric]:>13}" for target in columns))
+        own = ("–" if (value := first[target].reference) is None else f"{value:.3f}" for target in columns)
+        lines.append(f"{'reference':>9}" + "".join(f"{one:>13}" for one in own))
+        for number, metrics in enumerate(each, 1):
+            found = [metrics[target].value if metrics else None for target in columns]
+            cells = (CANNOT_SAY if value is None else f"{value:.3f}" for value in found)
+            lines.append(f"{number:>9}" + "".join(f"{one:>13}" for one in cells))
+    return lines
 
 
 def as_series(reference: Reference, windows: Sequence[WindowEstimate]) -> list[str]:

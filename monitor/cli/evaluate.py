@@ -8,17 +8,31 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from monitor.cli.estimate_command import add_variant_options
+from monitor.cli.estimate_command import add_variant_options, add_watch_option
 from monitor.cli.inputs import add_decision_options, add_input_options, check_output, decision_of, read_batch
 from monitor.cli.parser import as_path
+from monitor.cli.performance_text import (
+    IF_ONLY,
+    SHORT,
+    as_objects,
+    error_lines,
+    mean_errors,
+    mix_objects,
+    mix_table,
+    notes,
+    table,
+    value_lines,
+)
 from monitor.cli.plot import check, draw
 from monitor.cli.progress_bar import working
 from monitor.core.calibration import PAPER
 from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS, EmptySets
+from monitor.core.intervals import DEFAULT_LEVEL
 from monitor.errors import UsageError
-from monitor.reference.offline import Evaluation, evaluate, variants
+from monitor.reference.offline import Evaluation, evaluate, shown, variants
 
 _PAPER_ROWS = ("ac", "doc", "atc_mc", "atc_ne", "cpc_acc", "cpc_ac")
 _COLUMNS = ("without scaling", "with scaling")
@@ -28,7 +42,8 @@ def register(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.description = (
         "Estimate the accuracy on a labelled target without its labels, and show each estimator's absolute error in"
-        " points. Several pairs, such as five training runs, give mean ± standard deviation."
+        " points; the same for sensitivity, specificity, predictive values, F1, AUROC and the class mix. Several pairs,"
+        " such as five training runs, give mean ± standard deviation."
     )
     parser.epilog = """\
 examples:
@@ -49,7 +64,8 @@ examples:
     add("--target-labels", type=as_path, nargs="+", metavar="FILE.npy", help="true classes of NPY targets")
     add("--paper", action="store_true", help="the paper's six estimators as printed (absolute DOC, skip)")
     add("--output", choices=list(_FORMS), default="table", help="output format (default: table)")
-    add("--plot", type=as_path, metavar="FILE", help="plot estimates against realised accuracy: .svg, .png or .html")
+    add("--plot", type=as_path, metavar="FILE", help="plot estimates against realised values: .svg, .png or .html")
+    add_watch_option(parser)
     add_variant_options(parser)
     add_decision_options(parser)
     add_input_options(parser, labels=True)
@@ -82,9 +98,15 @@ def run(options: argparse.Namespace) -> int:
         if number < len(sources):  # one source for all targets is read once
             known = read_batch(options, source, labels=source_labels[number])
             decision = decision_of(options, known.classes)
-        wanted = read_batch(options, target, known.classes, target_labels[number])
+            shown("--watch-class", known.classes, options.watch_class)  # refuses another class
+            classes = () if options.paper else known.classes
+        labelled = read_batch(options, target, known.classes, target_labels[number])
         with working(f"evaluating pair {number + 1} of {len(pairs)}"):
-            evaluations.append(evaluate(known.records, wanted.records, chosen, decision))
+            evaluations.append(
+                evaluate(
+                    known.records, labelled.records, chosen, decision, classes=classes, watched=options.watch_class
+                )
+            )
     names = _PAPER_ROWS if options.paper else (*(member.name for member in ESTIMATORS), CONSENSUS)
     if options.plot:
         with working("drawing"):
@@ -140,17 +162,17 @@ Rows = dict[str, tuple[Cell | None, Cell | None]]
 
 def rows(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Rows:
     """Collect the errors and mark the best of each column."""
-    table: dict[str, list[Cell | None]] = {}
+    found: dict[str, list[Cell | None]] = {}
     for name in names:
         forms = (None, name) if name == CONSENSUS else (name, f"{name}_ts")
-        table[name] = [None if form is None else Cell(tuple(one.error(form) for one in evaluations)) for form in forms]
+        found[name] = [None if form is None else Cell(tuple(one.error(form) for one in evaluations)) for form in forms]
     for column in range(2):
-        means = [cell.mean for cells in table.values() if (cell := cells[column]) and cell.mean is not None]
-        for cells in table.values():
+        means = [cell.mean for cells in found.values() if (cell := cells[column]) and cell.mean is not None]
+        for cells in found.values():
             cell = cells[column]
             if cell is not None and cell.mean is not None and cell.mean == min(means):
                 cells[column] = Cell(cell.errors, best=True)
-    return {name: (cells[0], cells[1]) for name, cells in table.items()}
+    return {name: (cells[0], cells[1]) for name, cells in found.items()}
 
 
 Pairs = Sequence[tuple[Path, Path]]
@@ -169,29 +191,100 @@ def _note(evaluations: Sequence[Evaluation]) -> str:
     return "absolute error in points" + (f", mean ± standard deviation of {len(evaluations)} pairs" if many else "")
 
 
-def _table(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
+def _table(pairs: Pairs, evaluations: Sequence[Evaluation], by_estimator: Rows) -> str:
     lines = [*_heading(pairs, evaluations), "", f"{'estimator':<22} {_COLUMNS[0]:>16} {_COLUMNS[1]:>16}"]
-    for name, cells in table.items():
+    for name, cells in by_estimator.items():
         texts = [cell.text(lambda points: f"*{points}") if cell else "" for cell in cells]
         lines.append(f"{name:<22} {texts[0]:>16} {texts[1]:>16}".rstrip())
-    return "\n".join([*lines, "", f"{_note(evaluations)}; * best in its column", ""])
+    lines += ["", f"{_note(evaluations)}; * best in its column"]
+    if not any(one.performance for one in evaluations):
+        return "\n".join([*lines, ""])
+    if len(evaluations) == 1:
+        lines += ["", *_performance_tables(evaluations[0])]
+    over = "mean over watched classes" if evaluations[0].watched else "mean over classes"
+    lines += ["", f"{over:<26} {'error':>16} {'repeating the reference':>24} {'estimates':>16}"]
+    for name, error, repeated, count in (one.texts() for one in performance_errors(evaluations)):
+        lines.append(f"{name:<26} {error:>16} {repeated:>24} {count:>16}")
+    lines += ["", f"{_note(evaluations)}; estimates: those that can be said, of those with a realised value", ""]
+    return "\n".join(lines)
 
 
-def _markdown(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
+def _performance_tables(one: Evaluation) -> list[str]:
+    """Return the metrics and the class mix of one pair, with realised values and errors."""
+    lines = [*value_lines(DEFAULT_LEVEL), *error_lines()]
+    found = ["performance: estimate, reference (the source), realised, error in points (repeating the reference)", ""]
+    found += table(one.classes, one.shown, lines)
+    mixed = mix_table(one.classes, one.class_mix, one.shown, lines)
+    if mixed:
+        found += ["", f"class mix, {IF_ONLY}", "", *mixed]
+    return [*found, "", *notes(one.classes, one.shown, mixed=bool(mixed))]
+
+
+class MetricErrors(NamedTuple):
+    """The errors of a metric, or of the class mix, by pair: of each the mean over the classes that have an estimate."""
+
+    key: str
+    name: str
+    error: Cell
+    repeated: Cell
+    """Of repeating the value of the reference."""
+    said: int
+    """The estimates that could be said."""
+    asked: int
+    """The realised values."""
+
+    def texts(self) -> tuple[str, str, str, str]:
+        """Return the cells of a table."""
+        return self.name, self.error.text(str), self.repeated.text(str), f"{self.said:,} of {self.asked:,}"
+
+
+def performance_errors(evaluations: Sequence[Evaluation]) -> list[MetricErrors]:
+    """Return the errors of each metric, then of the class mix."""
+    found = []
+    for metric, name in SHORT.items():
+        each = [one.of_classes(metric) for one in evaluations]
+        said = [[one for one in some if one.error is not None and one.reference_error is not None] for some in each]
+        if any(said):
+            error, repeated = zip(*(mean_errors(some) for some in said if some), strict=True)
+            counts = sum(map(len, said)), sum(map(len, each))
+            found.append(MetricErrors(metric.value, name, Cell(error), Cell(repeated), *counts))
+    mixes = [pair for one in evaluations if (pair := one.class_mix_errors()) is not None]
+    if mixes:
+        error, repeated = zip(*mixes, strict=True)
+        name = "class mix, total variation"
+        found.append(MetricErrors("class_mix", name, Cell(error), Cell(repeated), len(mixes), len(evaluations)))
+    return found
+
+
+def _markdown(pairs: Pairs, evaluations: Sequence[Evaluation], by_estimator: Rows) -> str:
     lines = [*(f"- {line}" for line in _heading(pairs, evaluations)), ""]
     lines += [f"| estimator | {_COLUMNS[0]} | {_COLUMNS[1]} |", "|---|---:|---:|"]
-    for name, cells in table.items():
+    for name, cells in by_estimator.items():
         texts = [cell.text(lambda points: f"**{points}**") if cell else "" for cell in cells]
         lines.append(f"| `{name}` | {texts[0]} | {texts[1]} |")
-    return "\n".join([*lines, "", f"{_note(evaluations).capitalize()}; best in each column in bold.", ""])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{_note(evaluations).capitalize()}; best in each column in bold.",
+            *_performance_markdown(evaluations),
+            "",
+        ]
+    )
 
 
-def _csv(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
+def _performance_markdown(evaluations: Sequence[Evaluation]) -> list[str]:
+    found = [f"| {' | '.join(one.texts())} |" for one in performance_errors(evaluations)]
+    heading = ["", "| mean over classes | error | repeating the reference | estimates |", "|---|---:|---:|---:|"]
+    return [*heading, *found] if found else []
+
+
+def _csv(pairs: Pairs, evaluations: Sequence[Evaluation], by_estimator: Rows) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["pair", "source", "target", "target_accuracy", "estimator", "scaled", "estimate", "error"])
     for number, ((source, target), one) in enumerate(zip(pairs, evaluations, strict=True), 1):
-        for name, cells in table.items():
+        for name, cells in by_estimator.items():
             for scaled, cell in enumerate(cells):
                 if cell is not None:
                     estimate = one.estimates[_form(name, scaled=bool(scaled))]
@@ -201,7 +294,7 @@ def _csv(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
     return text.getvalue()
 
 
-def _json(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
+def _json(pairs: Pairs, evaluations: Sequence[Evaluation], by_estimator: Rows) -> str:
     document = {
         "pairs": [
             {
@@ -212,6 +305,8 @@ def _json(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
                 "temperature": one.temperature,
                 "estimates": dict(one.estimates),
                 "disagreement": one.disagreement,
+                "performance": as_objects(one.classes, one.shown, labelled=True),
+                "class_mix": mix_objects(one.classes, one.class_mix, labelled=True),
             }
             for (source, target), one in zip(pairs, evaluations, strict=True)
         ],
@@ -220,7 +315,17 @@ def _json(pairs: Pairs, evaluations: Sequence[Evaluation], table: Rows) -> str:
                 column: cell and {"mean": cell.mean, "standard_deviation": cell.deviation, "best": cell.best}
                 for column, cell in zip(("raw", "scaled"), cells, strict=True)
             }
-            for name, cells in table.items()
+            for name, cells in by_estimator.items()
+        },
+        "performance_errors": {
+            one.key: {
+                "mean": one.error.mean,
+                "standard_deviation": one.error.deviation,
+                "reference_mean": one.repeated.mean,
+                "estimates": one.said,
+                "realised": one.asked,
+            }
+            for one in performance_errors(evaluations)
         },
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"

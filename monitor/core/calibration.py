@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from monitor.core.decisions import Decision
 from monitor.core.ensemble import (
@@ -19,7 +19,13 @@ from monitor.core.ensemble import (
 from monitor.core.estimate import CONSENSUS, Interval, NoEstimate, Result, Why
 from monitor.core.estimators.confidence import DifferenceOfConfidences
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress
-from monitor.core.performance import ClassReference
+from monitor.core.performance import (
+    ClassReference,
+    ClassShare,
+    Performance,
+    PerformanceGauge,
+    Target,
+)
 from monitor.core.performance_calibration import calibrate_performance
 from monitor.core.replay import replay
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Singles
@@ -37,6 +43,10 @@ class WindowEstimate(Mapping[str, Result]):
     disagreement: float | None
     chance_disagreement: float | None
     """The disagreement explained by chance, at the interval level."""
+    performance: tuple[Performance, ...] = ()
+    """Metrics beyond accuracy; empty unless they are asked for, and for a reference of an older version."""
+    class_mix: tuple[ClassShare | None, ...] = ()
+    """The share of each class if nothing but the class mix changed; None for a class that the reference does not have."""
 
     def __getitem__(self, name: str) -> Result:
         """Return the result of an estimator."""
@@ -111,13 +121,15 @@ class Calibration:
         variants: Variants | None = None,
         minimum_records: int = 1,
         decided: Integers | None = None,
+        wanted: Sequence[Target] = (),
     ) -> WindowEstimate:
         """Return all estimates for a window of vectors, shape (records, classes).
 
-        `decided` are the classes that the records name; required if they decide, otherwise ignored.
+        `decided` are the classes that the records name; required if they decide, otherwise ignored. With `wanted`, these
+        metrics and the class mix are estimated too.
         """
         named = None if decided is None else [decided]
-        (found,) = self.estimate_each([probabilities], variants, minimum_records, named)
+        (found,) = self.estimate_each([probabilities], variants, minimum_records, named, wanted)
         return found
 
     def estimate_each(
@@ -126,19 +138,29 @@ class Calibration:
         variants: Variants | None = None,
         minimum_records: int = 1,
         decided: Sequence[Integers] | None = None,
+        wanted: Sequence[Target] = (),
     ) -> Iterator[WindowEstimate]:
         """Yield all estimates for each of some windows; faster than one by one."""
         of_each: Sequence[Integers | None] = [None] * len(windows) if decided is None else decided
-        measured = [
-            measure_vectors(self.estimators, one, self.temperature, self.decision.column(one, named))
+        enough = [
+            (one, self.decision.column(one, named))
             for one, named in zip(windows, of_each, strict=True)
             if len(one) >= minimum_records
         ]
+        measured = [measure_vectors(self.estimators, one, self.temperature, taken) for one, taken in enough]
         found = self.estimate_windows(side_by_side(measured), variants) if measured else None
+        metrics, mix = None, None
+        if self.performance is not None and measured and wanted:
+            gauge = PerformanceGauge(self.performance, self.temperature, tuple(wanted))
+            beyond = gauge.measured_vectors(*zip(*enough, strict=True))
+            metrics, mix = beyond.estimates(), beyond.class_mix()
         place = 0
         for one in windows:
             if found is not None and len(one) >= minimum_records:
-                yield found.window(place)
+                window = found.window(place)
+                if metrics is not None and mix is not None:
+                    window = replace(window, performance=metrics.window(place), class_mix=mix.window(place))
+                yield window
                 place += 1
             else:
                 none = NoEstimate(Why.TOO_FEW_RECORDS, len(one), minimum_records=minimum_records)

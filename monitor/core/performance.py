@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from monitor.core.class_mix import mix_of
 from monitor.core.estimate import Interval, Why
-from monitor.core.scores import FIXED_POINT, FLOOR, Floats, Integers, Singles, ThresholdGrid, fixed
+from monitor.core.scores import FIXED_POINT, FLOOR, Floats, Integers, Singles, ThresholdGrid, fixed, in_blocks
 
 Numbers = NDArray[np.int64]
 
@@ -554,6 +554,23 @@ class PerformanceGauge:
         counts = np.zeros((len(lengths), self.reference.classes), dtype=np.int64)
         np.add.at(counts, (of_record, decided), 1)
         return self.measured(totals, np.asarray(lengths), counts)
+
+    def measured_vectors(self, windows: Sequence[Singles], decided: Sequence[Integers | None]) -> MeasuredPerformance:
+        """Return windows of vectors, in bounded memory; `decided` unless by argmax."""
+        totals = np.zeros((len(windows), self.totals), dtype=np.int64)
+        counts = np.zeros((len(windows), self.reference.classes), dtype=np.int64)
+        for vectors, given, row, count in zip(windows, decided, totals, counts, strict=True):
+            start = 0
+            for block in in_blocks(vectors, self._temperature):
+                rows = slice(start, start + block.records)
+                taken = np.argmax(vectors[rows], axis=1) if given is None else given[rows]
+                # The largest power of the scaled softmax is 1.
+                for some in self.measure(vectors[rows], taken, 1.0 / block.scaled.confidence):
+                    np.add.at(row, some.column, some.value)
+                    row[self.mixed] += some.scaled.sum(axis=1, dtype=np.int64)
+                count[:] += np.bincount(taken, minlength=len(count))
+                start = rows.stop
+        return self.measured(totals, np.array([len(vectors) for vectors in windows]), counts)
 
 
 def _auroc(cases: Floats, others: Floats) -> Floats:

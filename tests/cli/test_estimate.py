@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from monitor import Estimate, Reference, estimate
+from monitor.demo.example_data import CLASSES
 from tests.cli.conftest import Example
 from tests.conftest import Ran
 from tests.strategies import synthetic
@@ -45,6 +46,8 @@ def test_json_has_the_documented_keys_and_the_numbers_of_the_python_api(example:
         "estimators",
         "disagreement",
         "chance_disagreement",
+        "performance",
+        "class_mix",
     }
     assert (document["records"], document["minimum_records"]) == (2000, 200)
     assert set(document["estimators"]) == ALL
@@ -77,8 +80,11 @@ def test_each_window_is_estimated_separately(example: Example, cpcmon: Command) 
 def test_csv_has_a_line_per_window_and_estimator(example: Example, cpcmon: Command) -> None:
     words = ("--reference", example.reference, "--input", example.site_b, "--window", 1000, "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(cpcmon("estimate", *words).out)))
-    assert len(rows) == 2 * (len(ALL) + 2)
-    assert {row["estimator"] for row in rows} == {*ALL, "disagreement", "chance_disagreement"}
+    classes = len(CLASSES)
+    assert len(rows) == 2 * (len(ALL) + 2 + 5 * (classes + 1) + classes)
+    beyond = {"sensitivity", "specificity", "ppv", "npv", "f1", "class_mix"}
+    assert {row["estimator"] for row in rows} == {*ALL, "disagreement", "chance_disagreement", *beyond}
+    assert {row["class"] for row in rows if row["estimator"] == "ppv"} == {*CLASSES, ""}
     assert all(0.0 <= float(row["lower"]) <= float(row["upper"]) <= 1.0 for row in rows if row["lower"])
 
 
@@ -105,9 +111,10 @@ def test_the_estimate_at_the_new_site_is_closer_to_the_truth_than_the_reference(
 
 def test_windows_are_drawn_in_the_table(example: Example, cpcmon: Command) -> None:
     ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_b, "--window", 500)
-    drawn = [line for line in ran.out.splitlines() if line.lstrip().startswith(("1 ", "2 ", "3 ", "4 "))]
-    assert len(drawn) == 4
+    numbered = [line for line in ran.out.splitlines() if line.lstrip().startswith(("1 ", "2 ", "3 ", "4 "))]
+    drawn, metrics = numbered[:4], numbered[4:]
     assert all("o" in line and "|" in line and "=" in line for line in drawn)
+    assert [len(line.split()) for line in metrics] == [6] * 4, "the macro average of five metrics"
 
 
 def test_variant_options(example: Example, cpcmon: Command) -> None:
