@@ -416,7 +416,8 @@ class Report:
         """Return the report for a reader who looks at all windows, several times: the consensus is their only result."""
         if not isinstance(self.segments, WindowReports):
             return self
-        return replace(self, segments=tuple(replace(self.segments, estimates=_consensus(self.segments.estimates))))
+        windows = replace(self.segments, estimates=_consensus(self.segments.estimates), performance=None)
+        return replace(self, segments=tuple(windows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
