@@ -1,6 +1,6 @@
 """The configuration as frozen data, as `read_config` returns it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -9,6 +9,7 @@ import msgspec
 
 from monitor.core.alerts import AlertRule
 from monitor.core.estimate import MINIMUM_RECORDS
+from monitor.core.performance import Target, targets
 from monitor.core.segments import ModelWindows, Segmentation
 from monitor.core.totals import Gauge
 from monitor.core.window import Bounds
@@ -66,6 +67,10 @@ class Cron:
     line: str
 
 
+CLASS_MIX = "class_mix"
+"""The class mix in `ModelConfig.performance`, beside metrics."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """One model."""
@@ -87,6 +92,28 @@ class ModelConfig:
     alerts: tuple[AlertRule, ...] = ()
     realised: Path | None = None
     """A file of realised accuracies, shown on the pages; it may be absent."""
+    performance: tuple[str, ...] = ()
+    """What is exported beyond accuracy: metrics, and `CLASS_MIX`."""
+    watch_classes: tuple[str, ...] = ()
+    """The classes with metrics of their own, for a model with many."""
+
+    def targets(self, classes: Sequence[str]) -> tuple[Target, ...]:
+        """Return what is estimated beyond accuracy, for the classes of the reference."""
+        watched = [classes.index(name) for name in self.watch_classes if name in classes]
+        asked = bool(self.performance) or any(rule.metric is not None for rule in self.alerts)
+        return targets(len(classes), watched, asked=asked)
+
+    def exported(self, classes: Sequence[str]) -> tuple[Target, ...]:
+        """Return what is exported beyond accuracy: the configured metrics, and those that alerts compare."""
+        alerts = {target_of(rule, classes) for rule in self.alerts}
+        return tuple(one for one in self.targets(classes) if one.metric in self.performance or one in alerts)
+
+
+def target_of(rule: AlertRule, classes: Sequence[str]) -> Target | None:
+    """Return what an alert compares beyond accuracy; None if it has no metric, or of an unknown class."""
+    if rule.metric is None or (rule.of_class is not None and rule.of_class not in classes):
+        return None
+    return Target(rule.metric, None if rule.of_class is None else classes.index(rule.of_class))
 
 
 class ModelShape(msgspec.Struct, frozen=True):
@@ -119,6 +146,8 @@ class ModelOptions:
     versions_alike: bool = False
     """Whether to count records of every version, not only those of the reference's."""
     most_ids: int = 1_000_000
+    shown: tuple[Target, ...] | None = None
+    """What is estimated beyond accuracy; None for everything that is estimated for so many classes."""
 
     @property
     def shape(self) -> ModelShape:
@@ -131,6 +160,10 @@ class ModelOptions:
         """The format of its records."""
         fields = dict.fromkeys(name for names in self.segmentation.split_by for name in names)
         return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields))
+
+    def gauge(self) -> Gauge:
+        """Return what measures its records."""
+        return Gauge(self.reference.calibration, self.shown)
 
     def windows(self, gauge: Gauge) -> ModelWindows:
         """Return empty windows."""
@@ -148,6 +181,7 @@ def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
         kind=model.kind,
         versions_alike=model.versions_alike,
         most_ids=model.most_ids,
+        shown=model.targets(reference.classes),
     )
 
 

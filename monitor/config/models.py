@@ -1,13 +1,14 @@
 """The list `models`, and the alerts of each model."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from monitor.config.config import Cron, Every, ModelConfig
+from monitor.config.config import CLASS_MIX, Cron, Every, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
+from monitor.core.performance import Metric
 from monitor.core.scores import MOST_RECORDS
 from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.window import Bounds
@@ -38,8 +39,22 @@ _HOLD = {
 _NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0}
 """Default of `new_records`."""
 
+_CLASS = Text("the name of a class")
+_PERFORMANCE = ListOf(OneOf((*map(str, Metric), CLASS_MIX)), "a list such as [sensitivity, specificity, class_mix]")
+_PERFORMANCE.type_name = f"list of {_PERFORMANCE.kind.type_name}"
+
 _OWN_SETTINGS: Mapping[AlertType, tuple[str, ...]] = {
-    AlertType.ACCURACY: ("estimator", "below", "drop", "above", "on", "hysteresis", "new_records"),
+    AlertType.ACCURACY: (
+        "estimator",
+        "metric",
+        "class",
+        "below",
+        "drop",
+        "above",
+        "on",
+        "hysteresis",
+        "new_records",
+    ),
     AlertType.DISAGREEMENT: ("above", "hysteresis", "new_records"),
     AlertType.SILENT: ("after",),
     AlertType.DEGRADED_INPUT: (),
@@ -66,10 +81,13 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
     thresholds: dict[str, float | None] = {
         key: section.get(key, Number(), None) for key in ("below", "drop", "above") if key in own
     }
-    on, estimator = _DEFAULT.on, _DEFAULT.estimator
+    on, estimator, metric, of_class = _DEFAULT.on, _DEFAULT.estimator, _DEFAULT.metric, _DEFAULT.of_class
     if kind is AlertType.ACCURACY:
         on = section.get("on", Choice(On), On.LOWER if section.has("above") else On.UPPER)
         estimator = section.get("estimator", OneOf(NAMES), estimator)
+        metric = section.get("metric", Choice(Metric), None)
+        of_class = section.get("class", _CLASS, None)
+        _check_metric(section, metric)
     _check_thresholds(section, kind, thresholds)
     hysteresis, new_records = _DEFAULT.hysteresis, _DEFAULT.new_records
     if kind in _NEW_RECORDS:
@@ -92,7 +110,20 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
         new_records=new_records,
         after_seconds=after,
         segments=segments,
+        metric=metric,
+        of_class=of_class,
     )
+
+
+def _check_metric(section: Section, metric: Metric | None) -> None:
+    """Report keys that do not go with the metric of an alert, or with none."""
+    if not section.has("metric"):
+        if section.has("class"):
+            section.report("class", "a metric of the class, such as metric: sensitivity", "none")
+        return
+    section.forbid("estimator", " beside metric, which has a single estimate")
+    if metric is Metric.AUROC:
+        section.forbid("class", " beside metric: auroc, which is of both classes")
 
 
 def _check_thresholds(section: Section, kind: AlertType, thresholds: Mapping[str, float | None]) -> None:
@@ -152,6 +183,10 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
     evaluate = _evaluate(section.section("evaluate"), cron_problem)
     _refuse_variants(section)
     minimum = section.get("minimum_records", Integer(1, MOST_RECORDS), default.minimum_records)
+    performance = section.get("performance", _PERFORMANCE, default.performance)
+    watch_classes = section.get("watch_classes", ListOf(_CLASS, "a list of names of classes"), default.watch_classes)
+    _check_once(section, "performance", performance)
+    _check_once(section, "watch_classes", watch_classes)
     if bounds is not None and evaluate is not None:
         _check_together(section, bounds, evaluate)
     model = ModelConfig(
@@ -168,8 +203,15 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
         stale_after_seconds=section.get("stale_after", Duration(1.0, _LONGEST), None),
         alerts=_alerts(section, segmentation),
         realised=realised,
+        performance=performance,
+        watch_classes=watch_classes,
     )
     return model if section.clean else None
+
+
+def _check_once(section: Section, key: str, names: Sequence[str]) -> None:
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        section.report(key, "each name once", f"{name!r} again")
 
 
 def _bounds(window: Section) -> Bounds | None:

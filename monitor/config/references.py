@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from monitor.config.config import Config, ModelConfig, SourceConfig, model_options
+from monitor.config.config import CLASS_MIX, Config, ModelConfig, SourceConfig, model_options, target_of
+from monitor.core.alerts import AlertRule
+from monitor.core.performance import FEWEST_CASES, MOST_MIXED, MOST_SHOWN, Metric, words_of
 from monitor.core.recent_ids import bytes_at_most
-from monitor.core.totals import Gauge
 from monitor.core.window import bytes_per_record
 from monitor.errors import CpcmonError, InvalidReference, UsageError
 from monitor.records.record_schema import ModelFormat, RecordSchema
@@ -13,6 +14,8 @@ from monitor.reference.reference import Reference
 from monitor.settings.kinds import SizeSetting
 from monitor.settings.setting_files import problem_of
 from monitor.settings.yaml_text import SettingProblem, raise_problems
+
+_MOST_LISTED = 12
 
 Loaded = list[tuple[ModelConfig, Reference | None]]
 """Every model with its reference; None where the configuration names none."""
@@ -59,11 +62,70 @@ class _Loading:
             ModelFormat(model.name, reference.classes, model.kind)
         except UsageError as error:
             self._report_error(f"{path}.kind", error)
+        self._check_performance(path, model, reference)
         for number, rule in enumerate(model.alerts):
-            if rule.drop is not None and rule.drop >= reference.calibration.accuracy:
-                expected = f"less than the reference's accuracy, {reference.calibration.accuracy:.3f}"
-                self._report(f"{path}.alerts[{number}].drop", expected, f"{rule.drop:g}: it could never fire")
+            self._check_alert(f"{path}.alerts[{number}]", rule, model, reference)
         return reference
+
+    def _check_performance(self, path: str, model: ModelConfig, reference: Reference) -> None:
+        """Report what the reference cannot estimate beyond accuracy."""
+        classes = reference.classes
+        if model.performance and self._has_tables(f"{path}.performance", reference):
+            if Metric.AUROC in model.performance:
+                self._check_auroc(f"{path}.performance", classes)
+            if CLASS_MIX in model.performance and len(classes) > MOST_MIXED:
+                expected = f"class_mix only for at most {MOST_MIXED} classes"
+                self._report(f"{path}.performance", expected, f"a reference with {len(classes):,}")
+        if model.watch_classes and self._has_tables(f"{path}.watch_classes", reference):
+            for number, name in enumerate(model.watch_classes):
+                self._check_class(f"{path}.watch_classes[{number}]", name, classes)
+
+    def _check_alert(self, path: str, rule: AlertRule, model: ModelConfig, reference: Reference) -> None:
+        """Report an alert that could never fire with the reference."""
+        own: float | None = reference.calibration.accuracy
+        if rule.metric is not None:
+            own = self._own_metric(path, rule, model, reference)
+        if own is not None and rule.drop is not None and rule.drop >= own:
+            name = "accuracy" if rule.metric is None else words_of(rule.metric, rule.of_class)
+            expected = f"less than the reference's {name}, {own:.3f}"
+            self._report(f"{path}.drop", expected, f"{rule.drop:g}: it could never fire")
+
+    def _own_metric(self, path: str, rule: AlertRule, model: ModelConfig, reference: Reference) -> float | None:
+        """Return the reference's own value of an alert's metric; None after a problem."""
+        performance, classes = reference.calibration.performance, reference.classes
+        if not self._has_tables(f"{path}.metric", reference) or performance is None:
+            return None
+        before = len(self.problems)
+        if rule.metric is Metric.AUROC:
+            self._check_auroc(f"{path}.metric", classes)
+        if rule.of_class is not None:
+            self._check_class(f"{path}.class", rule.of_class, classes)
+            if len(classes) > MOST_SHOWN and rule.of_class not in model.watch_classes:
+                expected = f"a class of watch_classes, since the model has more than {MOST_SHOWN}"
+                self._report(f"{path}.class", expected, f"{rule.of_class!r}: add it to watch_classes")
+        target = target_of(rule, classes)
+        if target is None or len(self.problems) > before:
+            return None
+        own = performance.value(target)
+        if own is None:
+            expected = f"a metric with at least {FEWEST_CASES} cases in the reference"
+            self._report(f"{path}.metric", expected, "one with fewer: it could never fire")
+        return own
+
+    def _has_tables(self, path: str, reference: Reference) -> bool:
+        if reference.calibration.performance is None:
+            expected = "a reference that estimates more than accuracy"
+            self._report(path, expected, "one of an older cpcmon: calibrate again")
+        return reference.calibration.performance is not None
+
+    def _check_auroc(self, path: str, classes: Sequence[str]) -> None:
+        if len(classes) != 2:
+            self._report(path, "auroc only for two classes", f"a reference with {len(classes):,}")
+
+    def _check_class(self, path: str, name: str, classes: Sequence[str]) -> None:
+        if name not in classes:
+            listed = ", ".join(classes[:_MOST_LISTED]) + (", …" if len(classes) > _MOST_LISTED else "")
+            self._report(path, f"a class of the reference: {listed}", repr(name[:80]))
 
     def check_fields(self, loaded: Loaded) -> None:
         """Report sources whose fields do not fit the models that they feed."""
@@ -106,7 +168,8 @@ def window_costs(loaded: Sequence[tuple[ModelConfig, Reference | None]]) -> Iter
     """Yield the maximum size of each model's windows, in bytes."""
     for model, reference in loaded:
         if reference is not None:
-            yield model.name, model_options(model, reference).windows(Gauge(reference.calibration)).most_bytes()
+            options = model_options(model, reference)
+            yield model.name, options.windows(options.gauge()).most_bytes()
 
 
 def _mebibytes(count: int) -> str:
@@ -146,7 +209,7 @@ _SPARE_ROOM = 1.2
 """Room for records over what is used."""
 _SERIES_BYTES = 900
 """Per series of a window: the estimates of two evaluations, and the rendered pages."""
-_SERIES, _SERIES_PER_ALERT, _MOST_CLASSES = 124, 4, 50
+_SERIES, _SERIES_PER_ALERT, _SERIES_PER_TARGET, _MOST_CLASSES = 124, 4, 3, 50
 _HISTORY_BYTES = 19_260
 """The history of a window: its points in three resolutions, after thirty days."""
 
@@ -200,13 +263,15 @@ def _records(model: ModelConfig) -> int:
 
 
 def _filled_bytes(model: ModelConfig, reference: Reference) -> int:
-    gauge = Gauge(reference.calibration)
+    gauge = model_options(model, reference).gauge()
     records = _records(model) * bytes_per_record(reference.calibration, len(model.segmentation.split_by))
     return gauge.bytes_shared + _most_windows(model) * gauge.bytes_per_window + round(_SPARE_ROOM * records)
 
 
 def _evaluation_bytes(model: ModelConfig, reference: Reference) -> int:
     series = _SERIES + min(len(reference.classes), _MOST_CLASSES) + _SERIES_PER_ALERT * len(model.alerts)
+    series += _SERIES_PER_TARGET * len(model.exported(reference.classes))
+    series += _SERIES_PER_TARGET * len(reference.classes) * (CLASS_MIX in model.performance)
     return _most_windows(model) * (_HISTORY_BYTES + _SERIES_BYTES * series)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.estimate import CONSENSUS, STATES, WindowState
+from monitor.core.performance import Metric, words_of
 from monitor.core.scores import Floats
 
 Flags = NDArray[np.bool_]
@@ -58,7 +59,10 @@ class On(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlertRule:
-    """One configured alert of a model; `config.models` checks it. Exactly one of `below`, `drop` and `above` for accuracy."""
+    """One configured alert of a model; `config.models` checks it. Exactly one of `below`, `drop` and `above` for accuracy.
+
+    With a metric it compares that in place of the accuracy.
+    """
 
     name: str
     kind: AlertType = AlertType.ACCURACY
@@ -80,6 +84,9 @@ class AlertRule:
     """For type silent: the time without a record."""
     segments: tuple[str, ...] = ("*",)
     """Names of segments, such as `all` and `site=A`. A * matches anything but a comma; a single * matches every segment. Ignored for degraded input, which applies to `all`."""
+    metric: Metric | None = None
+    of_class: str | None = None
+    """The class of the metric, by name; None for the macro average, and for AUROC."""
 
     @property
     def upward(self) -> bool:
@@ -99,13 +106,15 @@ class AlertRule:
             "after": self.after_seconds,
         }
         parts = [f"{key}={float(number)!r}" for key, number in numbers.items() if number is not None]
+        if self.metric is not None:
+            parts += [f"metric={self.metric}", f"class={self.of_class!r}"]
         return " ".join([self.kind, f"estimator={self.estimator}", f"on={self.on}", *parts])
 
-    def threshold(self, reference_accuracy: float | None) -> float | None:
-        """Return the threshold; None if there is none, or it depends on the window."""
+    def threshold(self, of_reference: float | None) -> float | None:
+        """Return the threshold, given the reference's accuracy or metric; None if there is none, or it depends on the window."""
         if self.drop is not None:
             # At least 0, where the rule cannot fire.
-            return None if reference_accuracy is None else max(0.0, reference_accuracy - self.drop)
+            return None if of_reference is None else max(0.0, of_reference - self.drop)
         return self.below if self.below is not None else self.above
 
     def applies_to(self, segment: str) -> bool:
@@ -133,17 +142,20 @@ def runbook(kind: AlertType, *, upward: bool) -> str:
 
 LOW, HIGH = "accuracy_low", "accuracy_high"
 """Label values of accuracy alerts."""
+METRIC_LOW, METRIC_HIGH = "performance_low", "performance_high"
+"""Label values of accuracy alerts with a metric."""
 
 
 def is_high(rule: AlertRule) -> bool:
-    """Return whether a rule fires on an implausibly high accuracy."""
+    """Return whether a rule fires on an implausibly high accuracy or metric."""
     return rule.kind is AlertType.ACCURACY and rule.above is not None
 
 
 def kind_label(rule: AlertRule) -> str:
     """Return the label value of the rule's type."""
     if rule.kind is AlertType.ACCURACY:
-        return HIGH if is_high(rule) else LOW
+        low, high = (LOW, HIGH) if rule.metric is None else (METRIC_LOW, METRIC_HIGH)
+        return high if is_high(rule) else low
     return str(rule.kind)
 
 
@@ -187,6 +199,8 @@ class WindowFacts:
     chance_disagreement: Floats
     degraded: bool = False
     reference_accuracy: float | None = None
+    metric: Callable[[AlertRule], tuple[Floats, float | None]] | None = None
+    """Returns what a rule with a metric compares, NaN where it cannot be said, and the reference's own value of the metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +229,22 @@ class AlertStatus:
     held: bool
     """Whether it cannot be evaluated now and keeps its phase."""
     estimator: str | None = None
-    """For accuracy only."""
+    """For accuracy only, without a metric."""
     threshold: float | None = None
     """For accuracy and disagreement only; None if unknown."""
     value: float | None = None
     """The value compared with the threshold; None if there is none."""
     upward: bool = False
     """Whether it fires above its threshold, not below."""
+    metric: Metric | None = None
+    """What it compares in place of the accuracy."""
+    of_class: str | None = None
+    """The class of the metric, by name; None for the macro average, and for AUROC."""
+
+    @property
+    def compared(self) -> str:
+        """What an accuracy alert compares, in words."""
+        return "accuracy" if self.metric is None else words_of(self.metric, self.of_class)
 
     @property
     def firing(self) -> bool:
@@ -269,8 +292,10 @@ def quiet(rule: AlertRule) -> AlertStatus:
         phase=AlertPhase.OK,
         since=0.0,
         held=False,
-        estimator=rule.estimator if rule.kind is AlertType.ACCURACY else None,
+        estimator=rule.estimator if rule.kind is AlertType.ACCURACY and rule.metric is None else None,
         upward=rule.upward,
+        metric=rule.metric,
+        of_class=rule.of_class,
     )
 
 
@@ -332,8 +357,8 @@ def conditions(rule: AlertRule, facts: WindowFacts) -> Conditions:
 
 
 def _compared(rule: AlertRule, facts: WindowFacts) -> Conditions:
-    threshold = _thresholds(rule, facts)
-    value = facts.ends(rule.estimator, rule.on) if rule.kind is AlertType.ACCURACY else facts.disagreement
+    value, of_reference = _values(rule, facts)
+    threshold = _thresholds(rule, facts, of_reference)
     # In state error one estimator failed; rules on the others still apply.
     has_results = (facts.states == _OK) | (facts.states == _ERROR)
     known: Flags = has_results & np.isfinite(value) & np.isfinite(threshold)
@@ -346,9 +371,17 @@ def _compared(rule: AlertRule, facts: WindowFacts) -> Conditions:
     return Conditions(known, value < threshold, value >= recovered, value, threshold)
 
 
-def _thresholds(rule: AlertRule, facts: WindowFacts) -> Floats:
+def _values(rule: AlertRule, facts: WindowFacts) -> tuple[Floats, float | None]:
+    """Return what a rule compares, and the value of the reference."""
+    if rule.metric is not None:
+        return facts.metric(rule) if facts.metric is not None else (np.full(len(facts.states), np.nan), None)
+    value = facts.ends(rule.estimator, rule.on) if rule.kind is AlertType.ACCURACY else facts.disagreement
+    return value, facts.reference_accuracy
+
+
+def _thresholds(rule: AlertRule, facts: WindowFacts, of_reference: float | None) -> Floats:
     if rule.kind is AlertType.DISAGREEMENT and rule.above is None:
         chance: Floats = CHANCE_MARGIN * facts.chance_disagreement
         return chance
-    found = rule.threshold(facts.reference_accuracy)
+    found = rule.threshold(of_reference)
     return np.full(len(facts.states), np.nan if found is None else found)

@@ -7,6 +7,7 @@ that the curves of the reference hold in the window; does not detect confident e
 The totals of a window are integers that add and subtract exactly, as in `core.totals`. No I/O, no clock.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -47,6 +48,24 @@ class Metric(StrEnum):
     NPV = "npv"
     F1 = "f1"
     AUROC = "auroc"
+
+
+WORDS = {
+    Metric.SENSITIVITY: "sensitivity",
+    Metric.SPECIFICITY: "specificity",
+    Metric.PPV: "positive predictive value (PPV)",
+    Metric.NPV: "negative predictive value (NPV)",
+    Metric.F1: "F1",
+    Metric.AUROC: "AUROC",
+}
+"""The metrics as people call them."""
+
+
+def words_of(metric: Metric, of_class: str | None) -> str:
+    """Return a metric of a class, by name, in words; without a class, of all."""
+    if of_class is not None:
+        return f"{WORDS[metric]} of {of_class}"
+    return WORDS[metric] if metric is Metric.AUROC else f"{WORDS[metric]} (macro average)"
 
 
 OF_CLASSES = (Metric.SENSITIVITY, Metric.SPECIFICITY, Metric.PPV, Metric.NPV, Metric.F1)
@@ -227,6 +246,11 @@ class ClassReference:
         """The realised confusion of the reference, as one window."""
         cases, right = self.cases[:, None].astype(np.float64), self.right[:, None].astype(np.float64)
         return Confusion(np.array([self.records]), cases, right, self.decided[:, None], np.array([self.auroc]))
+
+    def value(self, target: Target) -> float | None:
+        """Return the reference's own value of a target; None with too few cases."""
+        value, cases = (float(one[0, 0]) for one in self.own.values([target]))
+        return None if math.isnan(value) or cases < FEWEST_CASES else value
 
 
 def every_target(classes: int) -> tuple[Target, ...]:

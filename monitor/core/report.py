@@ -13,7 +13,7 @@ import numpy as np
 from monitor.core.alerts import PHASES, AlertPhase, AlertStatus, Codes, Flags
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.estimate import CONSENSUS, STATES, Estimate, Result, Why, WindowState
-from monitor.core.performance import ClassShare, MeasuredPerformance, Performance
+from monitor.core.performance import ClassReference, ClassShare, MeasuredPerformance, Performance, Target
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
 from monitor.core.totals import MeasuredWindows
@@ -136,6 +136,8 @@ class AlertColumns:
                 or_none(self.threshold[row, index]),
                 or_none(self.value[row, index]),
                 one.upward,
+                one.metric,
+                one.of_class,
             )
             for row, one in enumerate(self.quiet)
             if self.applies[row, index]
@@ -373,6 +375,8 @@ class ReferenceFacts:
     """The unscaled mean confidence."""
     predicted: tuple[int, ...] = ()
     """The predictions per class."""
+    performance: ClassReference | None = field(default=None, repr=False, compare=False)
+    """None for a reference of an older version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +410,9 @@ class Report:
     """Failures by estimator, in windows."""
     minimum_records: int | None = None
     """The minimum of records for an estimate; None without a reference."""
+    exported: tuple[Target, ...] = ()
+    """What is exported to Prometheus beyond accuracy."""
+    exports_class_mix: bool = False
 
     @property
     def windows(self) -> WindowReports:
@@ -416,8 +423,8 @@ class Report:
         """Return the report for a reader who looks at all windows, several times: the consensus is their only result."""
         if not isinstance(self.segments, WindowReports):
             return self
-        windows = replace(self.segments, estimates=_consensus(self.segments.estimates), performance=None)
-        return replace(self, segments=tuple(windows))
+        consensus = _consensus(self.segments.estimates)
+        return replace(self, segments=tuple(replace(self.segments, estimates=consensus, performance=None)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

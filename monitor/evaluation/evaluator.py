@@ -11,10 +11,11 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from monitor.config.config import ModelConfig
+from monitor.config.config import CLASS_MIX, ModelConfig, target_of
 from monitor.core.alerts import (
     PHASES,
     AlertPhase,
+    AlertRule,
     AlertState,
     Codes,
     Dwell,
@@ -27,6 +28,7 @@ from monitor.core.alerts import (
 )
 from monitor.core.calibration import WindowEstimates
 from monitor.core.estimate import CONSENSUS, STATES, Why, WindowState
+from monitor.core.performance import MeasuredPerformance
 from monitor.core.report import (
     AlertColumns,
     InputFacts,
@@ -52,6 +54,9 @@ _PART_OF_A_WHOLE = (_WARMING, _TOO_FEW, _STALE)
 _FAILED = 1 + list(Why).index(Why.ERROR)
 _TIED_REFERENCE = 0.5
 """With such a share of tied confidences in the reference, the model rounds its outputs, and one-hot vectors are normal."""
+
+PERFORMANCE = "performance"
+"""The name of estimates beyond accuracy, in counts of failures."""
 
 _FORMAT = 1
 _MIN_VERSION_RECORDS = 100
@@ -272,11 +277,13 @@ class Evaluator:
             now,
             time.perf_counter() - start,
             _facts_of(self.reference),
-            WindowReports.of([*windows, *missing]) if missing else windows,
+            _joined(windows, missing) if missing else windows,
             input_,
             self.config.segmentation.most_segments if self.config.segmentation.split_by else 0,
             MappingProxyType(dict(errors)),
             self.config.minimum_records,
+            self.config.exported(self.reference.classes),
+            CLASS_MIX in self.config.performance,
         )
 
     def _apply_retraction(self) -> None:
@@ -341,6 +348,7 @@ class Evaluator:
         stale = without_records > self._stale_after(snapshot.usual_gap_seconds)
         states = self._states(snapshot, had_enough, stale, degraded=input_.degraded)
         found = self._estimated(snapshot, states, errors)
+        performance = self._performance(snapshot, errors)
         seen = (snapshot.entered.tolist(), quiet_seconds.tolist(), had_enough.tolist(), found.states.tolist())
         for one, entered, seconds, enough, state in zip(tracked, *seen, strict=True):
             one.entered = entered
@@ -356,6 +364,7 @@ class Evaluator:
             np.where(found.shown, found.estimates.chance_disagreement, np.nan),
             input_.degraded,
             reference.calibration.accuracy,
+            lambda rule: _compared_metric(rule, performance, found.shown, reference.classes),
         )
         return WindowReports(
             tuple(snapshot.segments),
@@ -376,7 +385,17 @@ class Evaluator:
                 [Dwell(*one, at.elapsed) for one in zip(records.tolist(), new.tolist(), strict=True)],
                 at.now,
             ),
+            performance,
         )
+
+    def _performance(self, snapshot: Snapshot, errors: Counter[str]) -> MeasuredPerformance | None:
+        """Return the expected confusion of all windows; None if it is not measured."""
+        try:
+            return snapshot.measured.performance()
+        except Exception as error:  # noqa: BLE001 - accuracies still hold
+            self._log_failure(PERFORMANCE, error)
+            errors[PERFORMANCE] = len(snapshot.segments)
+            return None
 
     def _track(self, segment: Segment, came_before: float, at: _Moment) -> _TrackedWindow:
         memory = self._missing.pop(segment, None) or WindowAlertState(segment)
@@ -481,6 +500,14 @@ class Evaluator:
         return found.degraded or found.constant or argmax
 
 
+def _joined(windows: WindowReports, missing: Sequence[SegmentReport]) -> WindowReports:
+    """Return the windows, and behind them those that are missing."""
+    performance = windows.performance
+    # Made one by one, windows would compute theirs in vain.
+    found = WindowReports.of([*replace(windows, performance=None), *missing])
+    return replace(found, performance=None if performance is None else performance.padded(len(missing)))
+
+
 def _without_records(snapshot: Snapshot, tracked: Sequence[_TrackedWindow], at: _Moment) -> Floats:
     """Return the time without records, as far as known, with time asleep and time between runs."""
     base, first_seen = (np.array([getattr(one, name) for one in tracked]) for name in ("base_seconds", "first_seen"))
@@ -494,6 +521,18 @@ def _ends(found: _Estimated, estimator: str, on: On) -> Floats:
         return np.full(len(found.states), np.nan)
     column = {On.VALUE: found.estimates.accuracy, On.LOWER: found.estimates.lower, On.UPPER: found.estimates.upper}[on]
     return np.where(found.shown, column[found.estimates.names.index(estimator)], np.nan)
+
+
+def _compared_metric(
+    rule: AlertRule, performance: MeasuredPerformance | None, shown: Flags, classes: Sequence[str]
+) -> tuple[Floats, float | None]:
+    """Return what a rule with a metric compares, and the reference's own value; NaN where it cannot be said."""
+    target = target_of(rule, classes)
+    if performance is None or target is None:
+        return np.full(len(shown), np.nan), None
+    found = performance.estimates([target])
+    column = {On.VALUE: found.value, On.LOWER: found.lower, On.UPPER: found.upper}[rule.on]
+    return np.where(shown, column[0], np.nan), performance.reference.value(target)
 
 
 def _times(times: Iterable[float | None]) -> Floats:
@@ -512,6 +551,7 @@ def _facts_of(reference: Reference) -> ReferenceFacts:
         calibration.temperature,
         calibration.confidence,
         reference.summary.class_predicted,
+        calibration.performance,
     )
 
 

@@ -45,7 +45,7 @@ class ModelState:
         self.options = options
         self.stored_name = stored_name(options.name, shard)
         """Its name in the state."""
-        self.gauge = gauge or Gauge(options.reference.calibration)
+        self.gauge = gauge or options.gauge()
         self.ids = RecentIds(options.most_ids)
         self.health = InputHealth()
         self.hints: tuple[str, ...] = ()
