@@ -12,6 +12,7 @@ from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.estimate import Estimate, NoEstimate, Why, WindowState
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.history import Series, Span
+from monitor.core.performance import Metric
 from monitor.core.report import InputFacts, Realised, ReferenceFacts, Report, SegmentReport
 from monitor.reference.reference import Reference
 from monitor.web.pages.model import MOST_ROWS, MOST_VISIBLE, REASONS, model_page
@@ -363,6 +364,22 @@ def test_a_metric_with_too_few_cases_has_none_and_says_how_many_are_needed() -> 
     rows = Reader(_detector_page(detector_report(records=60))).rows
     (row,) = {tuple(row) for row in rows if row[0] == "AUROC"}
     assert re.fullmatch(r"cannot say: too few cases \(\d expected, 10 needed\)", row[1])
+
+
+def test_the_threshold_of_an_alert_on_a_metric_is_drawn_beside_the_metric() -> None:
+    report = detector_report()
+    alert = replace(
+        low(AlertPhase.FIRING, 0.7), alert="misses", estimator=None, metric=Metric.SENSITIVITY, of_class="cancer"
+    )
+    window = replace(report.segments[0], alerts=(alert,))
+    text = _detector_page(replace(report, segments=(window,)))
+    assert "misses (critical): estimated sensitivity of cancer, 70.0%, is under the threshold of 80.0%" in text
+    assert [row[0] for row in Reader(text).rows if row and "misses" in row[0]] == [
+        "misses critical, sensitivity of cancer"
+    ]
+    section = _section(text, "Performance")
+    assert section.count("alert threshold 80.0%") == section.count('class="threshold"') == 1
+    assert text.count('class="threshold"') == 1, "not over time, where the accuracy is"
 
 
 def test_too_few_cases_in_the_reference_are_named() -> None:

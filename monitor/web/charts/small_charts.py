@@ -172,6 +172,7 @@ class ShareScale:
         *,
         filled: bool = True,
         decided: float | None = None,
+        thresholds: Sequence[float] = (),
     ) -> Markup:
         """Return the chart of one share; `decided` is the share of decisions, beside that of a class."""
         zero = reference if self.least < 0.0 and reference is not None else 0.0
@@ -194,6 +195,9 @@ class ShareScale:
             label += f", {per_cent(interval.lower)} to {per_cent(interval.upper)}"
         if reference is not None:
             label += f"; reference {per_cent(reference)}"
+        for threshold in thresholds:
+            parts.append(line("threshold", x(threshold), 0, x(threshold), _ROW.height))
+            label += f"; alert threshold {per_cent(threshold)}"
         if decided is not None:
             parts.append(diamond("decided", x(decided), middle, 5.0, f"decided {per_cent(decided)}"))
             label += f"; decided {per_cent(decided)}"

@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from monitor.core.alerts import AlertPhase, AlertType
+from monitor.core.alerts import AlertPhase
 from monitor.core.calibration import or_none
 from monitor.core.decisions import DecidedBy
 from monitor.core.ensemble import MEMBERS
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, Why
 from monitor.core.history import Series, Span
-from monitor.core.performance import FEWEST_CASES, Metric, Performance
+from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance
 from monitor.core.report import Realised, Report, SegmentReport
 from monitor.reference.reference import Reference
 from monitor.web.charts.over_time import (
@@ -55,14 +55,6 @@ REASONS = {
     Why.ALL_SETS_EMPTY: "all prediction sets are empty",
     Why.ERROR: "the estimator failed; see the log",
     Why.TOO_FEW_CASES: "too few cases",
-}
-METRICS = {
-    Metric.SENSITIVITY: "sensitivity",
-    Metric.SPECIFICITY: "specificity",
-    Metric.PPV: "positive predictive value (PPV)",
-    Metric.NPV: "negative predictive value (NPV)",
-    Metric.F1: "F1",
-    Metric.AUROC: "AUROC",
 }
 
 
@@ -210,7 +202,7 @@ def thresholds(segment: SegmentReport) -> list[Mark]:
     """Return the thresholds of the accuracy alerts; equal ones share a label."""
     found: dict[float, list[str]] = {}
     for alert in segment.alerts:
-        if alert.kind is AlertType.ACCURACY and alert.threshold is not None:
+        if alert.estimator is not None and alert.threshold is not None:
             found.setdefault(alert.threshold, []).append(alert.alert)
     return [Mark(", ".join(names), value) for value, names in sorted(found.items())]
 
@@ -256,11 +248,14 @@ def _performance(segment: SegmentReport, reference: Reference | None) -> dict[st
         return {"performance": []}
     values, cases = (column[:, 0].tolist() for column in own.own.values([one.target for one in segment.performance]))
     ends = [end for one in segment.performance for end in ((one.value or 0.0, *one.interval) if one.interval else ())]
-    scale = ShareScale.around([*ends, *(value for value in values if not math.isnan(value))])
+    limits = {alert: alert.threshold for alert in segment.alerts if alert.metric and alert.threshold is not None}
+    scale = ShareScale.around([*ends, *limits.values(), *(value for value in values if not math.isnan(value))])
     groups: dict[int | None, list[dict[str, Any]]] = {}
     for one, value, of_reference in zip(segment.performance, values, cases, strict=True):
-        name = METRICS[one.target.metric]
+        name = WORDS[one.target.metric]
         before = or_none(value)
+        its = (one.target.metric, None if one.target.of_class is None else reference.classes[one.target.of_class])
+        own_limits = [limit for alert, limit in limits.items() if (alert.metric, alert.of_class) == its]
         groups.setdefault(one.target.of_class, []).append(
             {
                 "name": name,
@@ -269,7 +264,8 @@ def _performance(segment: SegmentReport, reference: Reference | None) -> dict[st
                 "change": None if one.value is None or before is None else one.value - before,
                 "by_chance": before is not None and one.interval is not None and _contains(one.interval, before),
                 "cannot_say": _too_few(one, of_reference),
-                "chart": one.value is not None and scale.row(name, one.value, one.interval, before),
+                "chart": one.value is not None
+                and scale.row(name, one.value, one.interval, before, thresholds=own_limits),
             }
         )
     first = calibration.decision.index if calibration.decision.by is DecidedBy.THRESHOLD else 1
@@ -283,6 +279,7 @@ def _performance(segment: SegmentReport, reference: Reference | None) -> dict[st
     return {
         "performance": [one for one in named if one not in folded],
         "performance_folded": folded,
+        "performance_limits": bool(limits),
         "performance_axis": scale.axis(),
         "performance_meanings": _meanings(segment.performance),
     }
@@ -291,9 +288,7 @@ def _performance(segment: SegmentReport, reference: Reference | None) -> dict[st
 def _meanings(shown: Sequence[Performance]) -> list[tuple[str, str]]:
     """Return the shown metrics with their keys in meanings.html."""
     found = [
-        (name[0].upper() + name[1:], key)
-        for key, name in METRICS.items()
-        if key in {one.target.metric for one in shown}
+        (name[0].upper() + name[1:], key) for key, name in WORDS.items() if key in {one.target.metric for one in shown}
     ]
     averaged = any(one.target.of_class is None and one.target.metric is not Metric.AUROC for one in shown)
     return [*found, *([("Macro average", "macro")] if averaged else [])]
