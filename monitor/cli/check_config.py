@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import working
-from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, model_options
+from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, model_options, target_of
 from monitor.config.reading import read_config
 from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
@@ -87,32 +87,41 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
     when = f'at "{model.evaluate.line}" (UTC)' if isinstance(model.evaluate, Cron) else _every(model.evaluate.seconds)
     if reference is None:
         lines = [f"model {model.name}: no reference: there are no estimates, and its records are rejected"]
-        accuracy = None
     else:
-        accuracy = reference.calibration.accuracy
         lines = [
-            f"model {model.name}: reference {reference.title}, accuracy {accuracy:.3f}",
+            f"model {model.name}: reference {reference.title}, accuracy {reference.calibration.accuracy:.3f}",
             f"  {ModelState(model_options(model, reference)).windows.memory()}",
         ]
     if model.segmentation.split_by:
         fields = "; ".join(" and ".join(names) for names in model.segmentation.split_by)
         lines.append(f"  at most {model.segmentation.most_segments:,} segments, by {fields}")
     lines.append(f"  evaluated {when}, with at least {model.minimum_records:,} records")
-    lines.extend(f"  alert {rule.name} ({rule.severity}): {describe(rule, accuracy)}" for rule in model.alerts)
+    own = {rule.name: _own(rule, reference) for rule in model.alerts}
+    lines.extend(f"  alert {rule.name} ({rule.severity}): {describe(rule, own[rule.name])}" for rule in model.alerts)
     if not model.alerts:
         lines.append("  no alerts")
     if reference is not None:
         lines.extend(
-            f"  warning: {_threshold_warning(rule, accuracy)}"
+            f"  warning: {warning}"
             for rule in model.alerts
-            if _threshold_warning(rule, accuracy)
+            if (warning := _threshold_warning(rule, own[rule.name])) is not None
         )
         lines.extend(f"  warning: {sentence}" for sentence in reference.summary.warnings().values())
     return lines
 
 
-def describe(rule: AlertRule, accuracy: float | None) -> str:
-    """Describe when an alert fires; `accuracy` is that of the reference."""
+def _own(rule: AlertRule, reference: Reference | None) -> float | None:
+    """Return the reference's own value of what an alert compares."""
+    if reference is None:
+        return None
+    performance, target = reference.calibration.performance, target_of(rule, reference.classes)
+    if rule.metric is None:
+        return reference.calibration.accuracy
+    return None if performance is None or target is None else performance.value(target)
+
+
+def describe(rule: AlertRule, own: float | None) -> str:
+    """Describe when an alert fires; `own` is the reference's accuracy, or its value of the rule's metric."""
     hold = f", for {_time(rule.for_seconds)}" if rule.for_seconds else ""
     where = "" if rule.segments == ("*",) else f", in {', '.join(rule.segments)}"
     if rule.kind is AlertType.SILENT:
@@ -128,20 +137,22 @@ def describe(rule: AlertRule, accuracy: float | None) -> str:
         threshold = f"under {rule.below:.3f}"
     else:
         drop = rule.drop or 0.0
-        threshold = f"{drop:g} under the reference's accuracy"
-        if accuracy is not None:
-            threshold = f"under {accuracy - drop:.3f}, {threshold}"
-    return f"{rule.on} of {rule.estimator} {threshold}{hold}{where}"
+        threshold = f"{drop:g} under the reference's {rule.compared}"
+        if own is not None:
+            threshold = f"under {own - drop:.3f}, {threshold}"
+    compared = rule.estimator if rule.metric is None else rule.compared
+    return f"{rule.on} of {compared} {threshold}{hold}{where}"
 
 
-def _threshold_warning(rule: AlertRule, accuracy: float | None) -> str | None:
+def _threshold_warning(rule: AlertRule, own: float | None) -> str | None:
     """Return a warning if the alert would fire on the reference itself."""
-    if accuracy is None or rule.kind is not AlertType.ACCURACY:
+    if own is None or rule.kind is not AlertType.ACCURACY:
         return None
-    if rule.below is not None and rule.below > accuracy:
-        return f"alert {rule.name}: the accuracy of the reference, {accuracy:.3f}, is under {rule.below:.3f}"
-    if rule.above is not None and rule.above < accuracy:
-        return f"alert {rule.name}: the accuracy of the reference, {accuracy:.3f}, is over {rule.above:.3f}"
+    said = f"alert {rule.name}: the {rule.compared} of the reference, {own:.3f}, is"
+    if rule.below is not None and rule.below > own:
+        return f"{said} under {rule.below:.3f}"
+    if rule.above is not None and rule.above < own:
+        return f"{said} over {rule.above:.3f}"
     return None
 
 

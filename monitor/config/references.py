@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from monitor.config.config import CLASS_MIX, Config, ModelConfig, SourceConfig, model_options, target_of
 from monitor.core.alerts import AlertRule
-from monitor.core.performance import FEWEST_CASES, MOST_MIXED, MOST_SHOWN, Metric, words_of
+from monitor.core.performance import FEWEST_CASES, MOST_MIXED, MOST_SHOWN, Metric
 from monitor.core.recent_ids import bytes_at_most
 from monitor.core.window import bytes_per_record
 from monitor.errors import CpcmonError, InvalidReference, UsageError
@@ -86,8 +86,7 @@ class _Loading:
         if rule.metric is not None:
             own = self._own_metric(path, rule, model, reference)
         if own is not None and rule.drop is not None and rule.drop >= own:
-            name = "accuracy" if rule.metric is None else words_of(rule.metric, rule.of_class)
-            expected = f"less than the reference's {name}, {own:.3f}"
+            expected = f"less than the reference's {rule.compared}, {own:.3f}"
             self._report(f"{path}.drop", expected, f"{rule.drop:g}: it could never fire")
 
     def _own_metric(self, path: str, rule: AlertRule, model: ModelConfig, reference: Reference) -> float | None:

@@ -94,6 +94,11 @@ class AlertRule:
         return self.above is not None or self.kind is AlertType.DISAGREEMENT
 
     @property
+    def compared(self) -> str:
+        """What an accuracy alert compares, in words."""
+        return "accuracy" if self.metric is None else words_of(self.metric, self.of_class)
+
+    @property
     def fingerprint(self) -> str:
         """Changes with the meaning of the rule, but not with its name, severity or segments."""
         numbers = {

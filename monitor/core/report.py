@@ -419,6 +419,11 @@ class Report:
         """The windows as columns."""
         return self.segments if isinstance(self.segments, WindowReports) else WindowReports.of(self.segments)
 
+    def without_performance(self) -> Sequence[SegmentReport]:
+        """Return the windows for a reader who looks at all of them, since what is beyond accuracy is costly to make for each."""
+        found = self.segments
+        return replace(found, performance=None) if isinstance(found, WindowReports) else found
+
     def summary(self) -> "Report":
         """Return the report for a reader who looks at all windows, several times: the consensus is their only result."""
         if not isinstance(self.segments, WindowReports):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from monitor.core.alerts import PHASES, AlertPhase, AlertType, Flags
 from monitor.core.estimate import STATES
+from monitor.core.performance import Metric
 from monitor.core.report import ReferenceFacts, Report, WindowReports
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, label_value, quoted, segment_label
@@ -39,6 +40,8 @@ class MetricFamily:
 
 _OF_MODEL = ("model",)
 _OF_SEGMENT = ("model", "segment")
+_OF_CLASS = ("class", "model", "segment")
+_OF_TARGET = ("class", "metric", "model", "segment")
 _OF_ESTIMATOR = ("estimator", "model", "segment")
 _OF_ALERT = ("alert", "model", "segment", "severity")
 
@@ -68,7 +71,16 @@ LAST_VALID = MetricFamily("cpcmon_last_valid_estimate_timestamp_seconds", _OF_SE
 LAST_EVALUATION = MetricFamily("cpcmon_last_evaluation_timestamp_seconds", _OF_MODEL, "Time of the last evaluation.")
 SET_SIZE = MetricFamily("cpcmon_prediction_set_size", _OF_ESTIMATOR, "Mean number of classes in a conformal prediction set.")
 SET_EMPTY = MetricFamily("cpcmon_prediction_set_empty_ratio", _OF_ESTIMATOR, "Share of records whose conformal prediction set is empty.")
-PREDICTED = MetricFamily("cpcmon_predicted_class_ratio", ("class", "model", "segment"), "Share of records predicted as the class. Absent for models of more than 50 classes.")
+PREDICTED = MetricFamily("cpcmon_predicted_class_ratio", _OF_CLASS, "Share of records predicted as the class. Absent for models of more than 50 classes.")
+PERFORMANCE = MetricFamily("cpcmon_estimated_performance_ratio", _OF_TARGET, "Estimated metric of a class, or over all classes. Absent with too few cases.")
+PERFORMANCE_LOWER = MetricFamily("cpcmon_estimated_performance_lower_ratio", _OF_TARGET, "Lower bound of the estimated metric. Covers sampling error only.")
+PERFORMANCE_UPPER = MetricFamily("cpcmon_estimated_performance_upper_ratio", _OF_TARGET, "Upper bound of the estimated metric. Covers sampling error only.")
+PERFORMANCE_THRESHOLD = MetricFamily("cpcmon_performance_threshold_ratio", ("alert", *_OF_TARGET, "severity"), "Threshold that an alert compares the estimated metric with.")
+CLASS_SHARE = MetricFamily("cpcmon_estimated_class_ratio", _OF_CLASS, "Estimated share of records that truly are of the class, if nothing but the class mix changed.")
+CLASS_LOWER = MetricFamily("cpcmon_estimated_class_lower_ratio", _OF_CLASS, "Lower bound of the estimated share of the class. Covers sampling error only.")
+CLASS_UPPER = MetricFamily("cpcmon_estimated_class_upper_ratio", _OF_CLASS, "Upper bound of the estimated share of the class. Covers sampling error only.")
+REFERENCE_PERFORMANCE = MetricFamily("cpcmon_reference_performance_ratio", ("class", "metric", "model"), "Metric on the reference.")
+REFERENCE_CLASS = MetricFamily("cpcmon_reference_class_ratio", ("class", "model"), "Share of the reference that truly is of the class.")
 REFERENCE = MetricFamily("cpcmon_reference_info", ("classes", "created", "fingerprint", "model", "records", "version"), "The reference of the model.")
 REFERENCE_ACCURACY = MetricFamily("cpcmon_reference_accuracy_ratio", _OF_MODEL, "Accuracy on the reference.")
 REFERENCE_CONFIDENCE = MetricFamily("cpcmon_reference_confidence_ratio", _OF_MODEL, "Mean confidence on the reference, before temperature scaling.")
@@ -84,8 +96,9 @@ REJECTED = MetricFamily("cpcmon_input_rejected_ratio", _OF_MODEL, "Share of rece
 FAMILIES: tuple[MetricFamily, ...] = (
     ACCURACY, LOWER, UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM, DISAGREEMENT, CHANCE_DISAGREEMENT, THRESHOLD,
     FIRING, PENDING, HELD, SINCE, RECORDS, VALID, STATE, FRESH, MINIMUM, LAST_RECORD, LAST_VALID, LAST_EVALUATION,
-    SET_SIZE, SET_EMPTY, PREDICTED, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, REFERENCE_CONFIDENCE,
-    REFERENCE_PREDICTED, SEGMENTS, SEGMENTS_LIMIT, DEGRADED, ONE_HOT, CONSTANT, REJECTED,
+    SET_SIZE, SET_EMPTY, PREDICTED, PERFORMANCE, PERFORMANCE_LOWER, PERFORMANCE_UPPER, PERFORMANCE_THRESHOLD,
+    CLASS_SHARE, CLASS_LOWER, CLASS_UPPER, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, REFERENCE_CONFIDENCE,
+    REFERENCE_PREDICTED, REFERENCE_PERFORMANCE, REFERENCE_CLASS, SEGMENTS, SEGMENTS_LIMIT, DEGRADED, ONE_HOT, CONSTANT, REJECTED,
 )
 """In the order of the page."""
 # fmt: on
@@ -241,6 +254,7 @@ class _Writer:
         self._write_alerts(windows)
         self._write_results(windows)
         self._write_parts(windows)
+        self._write_performance(report, windows)
 
     def _add(self, family: MetricFamily, labels: str, value: float | None) -> None:
         """Write one series."""
@@ -331,6 +345,12 @@ class _Writer:
         estimators = {row: f"estimator={quoted(label_value(alerts.quiet[row].estimator or ''))}," for row in rows}
         around = [(names[row] + estimators[row], severities[row]) for row in rows]
         self._add_windows(THRESHOLD, alerts.threshold[rows], around, alerts.applies[rows])
+        rows = [row for row, one in enumerate(alerts.quiet) if one.metric is not None]
+        around = [
+            (names[row] + _of_metric(one.metric, one.of_class), severities[row])
+            for row, one in ((row, alerts.quiet[row]) for row in rows)
+        ]
+        self._add_windows(PERFORMANCE_THRESHOLD, alerts.threshold[rows], around, alerts.applies[rows])
 
     def _write_results(self, windows: WindowReports) -> None:
         found, where = windows.estimates, windows.has_results
@@ -346,6 +366,32 @@ class _Writer:
         shares = _shares(windows.predicted)
         if len(shares) == len(self._classes):
             self._add_windows(PREDICTED, shares, self._of_classes(), where)
+
+    def _write_performance(self, report: Report, windows: WindowReports) -> None:
+        """Write what the model exports beyond accuracy."""
+        facts = report.reference
+        if facts is None or facts.performance is None:
+            return
+        reference, found, where = facts.performance, windows.performance, windows.has_results
+        names = [None if one.of_class is None else facts.classes[one.of_class] for one in report.exported]
+        around = [(_of_metric(one.metric, name), "") for one, name in zip(report.exported, names, strict=True)]
+        # None becomes NaN.
+        own = np.array([[reference.value(one)] for one in report.exported], dtype=np.float64).reshape(-1, 1)
+        self._add_columns(REFERENCE_PERFORMANCE, around, own, [self._model.encode()])
+        if found is not None and report.exported:
+            estimates = found.estimates(report.exported)
+            self._add_windows(PERFORMANCE, estimates.value, around, where)
+            self._add_windows(PERFORMANCE_LOWER, estimates.lower, around, where)
+            self._add_windows(PERFORMANCE_UPPER, estimates.upper, around, where)
+        if not report.exports_class_mix or not self._classes:
+            return
+        shares = (reference.cases / max(1, reference.records))[:, None]
+        self._add_columns(REFERENCE_CLASS, self._of_classes(), shares, [self._model.encode()])
+        if found is not None:
+            mix = found.class_mix()
+            self._add_windows(CLASS_SHARE, mix.value, self._of_classes(), where)
+            self._add_windows(CLASS_LOWER, mix.lower, self._of_classes(), where)
+            self._add_windows(CLASS_UPPER, mix.upper, self._of_classes(), where)
 
     def _write_parts(self, windows: WindowReports) -> None:
         """Write what can be added up over replicas: the parts of shared models, otherwise the results themselves."""
@@ -363,6 +409,11 @@ class _Writer:
 
     def _of_classes(self) -> list[tuple[str, str]]:
         return [(f"class={name},", "") for name in self._classes]
+
+
+def _of_metric(metric: Metric | None, of_class: str | None) -> str:
+    """Return the labels of a metric; without a class, it is of all."""
+    return f"class={quoted(label_value(of_class or ''))},metric={quoted(str(metric))},"
 
 
 def _shares(predicted: Integers) -> Floats:

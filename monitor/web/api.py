@@ -10,7 +10,8 @@ import msgspec
 from monitor.core.alerts import AlertStatus
 from monitor.core.estimate import Estimate, Result, share_interval
 from monitor.core.history import Series, Span
-from monitor.core.report import Realised, Report, SegmentReport
+from monitor.core.performance import ClassShare, Performance
+from monitor.core.report import Realised, ReferenceFacts, Report, SegmentReport
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, name_of
 from monitor.reference.reference import Reference
@@ -73,7 +74,7 @@ def _model(report: Report) -> dict[str, Any]:
         "failed_estimators": dict(report.errors),
         "segments_limit": report.most_segments,
         # Encoded one at a time: thousands at once would block other threads and take much memory.
-        "segments": [msgspec.Raw(msgspec.json.encode(_segment(one))) for one in report.segments],
+        "segments": [msgspec.Raw(msgspec.json.encode(_segment(one))) for one in report.without_performance()],
     }
 
 
@@ -117,9 +118,65 @@ def _alert(alert: AlertStatus) -> dict[str, Any]:
         "since": alert.since or None,
         "held": alert.held,
         "estimator": alert.estimator,
+        "metric": alert.metric,
+        "class": alert.of_class,
         "threshold": alert.threshold,
         "value": alert.value,
     }
+
+
+def performance_document(site: Site, query: Mapping[str, str]) -> bytes | None:
+    """Return the estimates of a window beyond accuracy; None for an unknown model or segment."""
+    model, segment = query.get("model", ""), query.get("segment", name_of(ALL))
+    report = site.reports().get(model)
+    if report is None or segment not in report.windows.names:
+        return None
+    window = report.segments[report.windows.names.index(segment)]
+    facts = report.reference
+    return msgspec.json.encode(
+        {
+            "version": VERSION,
+            "model": model,
+            "segment": segment,
+            "evaluated_at": report.at,
+            "state": window.state,
+            "records": window.records,
+            "performance": [] if facts is None else [_performance(one, facts) for one in window.performance],
+            "class_mix": [] if facts is None else _class_mix(window.class_mix, facts),
+        }
+    )
+
+
+def _performance(one: Performance, reference: ReferenceFacts) -> dict[str, Any]:
+    target, own = one.target, reference.performance
+    return {
+        "metric": target.metric,
+        "class": None if target.of_class is None else reference.classes[target.of_class],
+        "value": one.value,
+        **({"lower": None, "upper": None} if one.interval is None else one.interval._asdict()),
+        "cases": one.cases if isfinite(one.cases) else None,
+        "why": one.why,
+        "reference": None if own is None else own.value(target),
+    }
+
+
+def _class_mix(mix: Sequence[ClassShare | None], reference: ReferenceFacts) -> list[dict[str, Any]]:
+    own = reference.performance
+    shares = [None] * len(mix) if own is None else (own.cases / own.records).tolist()
+    bounds = {"lower": None, "upper": None}
+    return (
+        [
+            {
+                "class": name,
+                "value": None if one is None else one.value,
+                **(bounds if one is None else one.interval._asdict()),
+                "reference": share,
+            }
+            for name, one, share in zip(reference.classes, mix, shares, strict=True)
+        ]
+        if mix
+        else []
+    )
 
 
 def configuration_document(site: Site, query: Mapping[str, str]) -> bytes | None:  # noqa: ARG001  all documents share a signature
