@@ -43,9 +43,10 @@ def open_panels() -> list[Json]:
     return [one for one in DASHBOARD["panels"] if one["type"] != "row"]
 
 
-def collapsed_panels() -> list[Json]:
-    """Return the panels of collapsed rows."""
-    return [inner for one in DASHBOARD["panels"] if one["type"] == "row" for inner in one.get("panels") or ()]
+def collapsed_panels(row: str = "") -> list[Json]:
+    """Return the panels of collapsed rows, or of one whose title begins so."""
+    rows = [one for one in DASHBOARD["panels"] if one["type"] == "row" and one["title"].startswith(row)]
+    return [inner for one in rows for inner in one.get("panels") or ()]
 
 
 def all_panels() -> list[Json]:

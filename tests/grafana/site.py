@@ -36,11 +36,14 @@ _MODEL = """\
     evaluate: {every: 1s}
     minimum_records: 20
     alerts: [%(alerts)s]
+    performance: %(performance)s
 """
+EVERYTHING = "[sensitivity, specificity, ppv, npv, f1, class_mix]"
 
 
-def _model(name: str, *alerts: str, fields: str = "[]", reference: str = "density.ref") -> str:
-    return _MODEL % {"name": name, "fields": fields, "alerts": ", ".join(alerts), "reference": reference}
+def _model(name: str, *alerts: str, fields: str = "[]", reference: str = "density.ref", performance: str = "[]") -> str:
+    values = {"name": name, "fields": fields, "reference": reference, "performance": performance}
+    return _MODEL % {**values, "alerts": ", ".join(alerts)}
 
 
 @dataclass
@@ -70,7 +73,17 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
     assert found.accuracy < between < min(found.interval.upper, of_unsure.accuracy)
     quick = "for: 0s, new_records: 0.01"
     models = [
-        _model("density", "{name: accuracy_low, below: 0.5}", "{name: accuracy_high, above: 0.999}", fields="[[site]]"),
+        _model(
+            "density",
+            "{name: accuracy_low, below: 0.5}",
+            "{name: accuracy_high, above: 0.999}",
+            *(
+                f"{{name: {one}_low, metric: {one}, below: 0.2}}"
+                for one in ("sensitivity", "specificity", "ppv", "npv", "f1")
+            ),
+            fields="[[site]]",
+            performance=EVERYTHING,
+        ),
         _model(
             "poor", f"{{name: accuracy_low, drop: 0, on: value, severity: critical, {quick}}}", reference="poor.ref"
         ),

@@ -5,7 +5,16 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.grafana.dashboard import Json, Query, annotation_queries, open_panels, queries, variable_queries
+from tests.daemon.process import CLASSES
+from tests.grafana.dashboard import (
+    Json,
+    Query,
+    annotation_queries,
+    collapsed_panels,
+    open_panels,
+    queries,
+    variable_queries,
+)
 from tests.grafana.prometheus_server import Prometheus, prometheus, wait_until_nothing_is_missing
 from tests.grafana.site import SITES, Sick, rules_of, start_sick, start_well
 
@@ -68,6 +77,16 @@ def panel(title: str) -> Json:
 def test_every_query_of_open_panels_and_variables_returns_data_with_the_labels_of_its_legend(watched: Watched) -> None:
     """A model with segments, models in each state, rejected records."""
     watched.wait_for_data([*queries(*open_panels()), *variable_queries()], SICK)
+
+
+def test_the_queries_of_the_performance_row_return_data_or_nothing_where_it_is_off(watched: Watched) -> None:
+    """AUROC needs two classes."""
+    asked = [one for one in queries(*collapsed_panels("Performance")) if one.panel != "AUROC"]
+    watched.wait_for_data(asked, SICK)
+    (estimates,) = (one for one in asked if one.name == "Sensitivity/estimate")
+    assert {labels["class"] for labels, _ in watched.prometheus.answer(estimates, SICK)} == {*CLASSES, "all classes"}
+    for one in queries(*collapsed_panels("Performance")):
+        assert one.ref == "decided" or not watched.prometheus.answer(one, WELL), one.name
 
 
 def test_the_queries_about_one_model_return_data_for_a_segment_and_another_estimator(watched: Watched) -> None:

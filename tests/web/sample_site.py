@@ -9,9 +9,10 @@ import numpy as np
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why, WindowState
 from monitor.core.history import Series, Span
-from monitor.core.report import InputFacts, Realised, ReferenceFacts, Report, SegmentReport
+from monitor.core.report import InputFacts, Realised, ReferenceFacts, Report, SegmentReport, WindowReports
 from monitor.core.scores import Floats
 from monitor.core.segments import Segment
+from monitor.core.totals import Gauge, totals_of
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.web.site import Site
@@ -71,11 +72,9 @@ def _bins(confidence: Floats, right: np.ndarray) -> tuple[ReliabilityBin, ...]:
     )
 
 
-@cache
-def sample_report() -> Report:
-    """The last evaluation: every estimator of every window, from real outputs."""
-    reference = sample_reference()
-    facts = ReferenceFacts(
+def facts_of(reference: Reference) -> ReferenceFacts:
+    """The facts of a reference in a report."""
+    return ReferenceFacts(
         reference.version,
         reference.created,
         reference.fingerprint,
@@ -86,6 +85,13 @@ def sample_report() -> Report:
         reference.calibration.confidence,
         reference.summary.class_predicted,
     )
+
+
+@cache
+def sample_report() -> Report:
+    """The last evaluation: every estimator of every window, from real outputs."""
+    reference = sample_reference()
+    facts = facts_of(reference)
     segments = [_window(segment, reference, index) for index, segment in enumerate(SITES)]
     dead = SegmentReport(
         (("site", "Dresden"),), 88, WindowState.WARMING, last_record_at=NOW - 20.0, state_since=NOW - HOUR
@@ -106,6 +112,8 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
     consensus = results["consensus"]
     assert isinstance(consensus, Estimate)
     upper = consensus.interval.upper if consensus.interval else None
+    measured = totals_of(Gauge(reference.calibration), likely.astype(np.float32)).performance()
+    assert measured is not None
     threshold = reference.calibration.accuracy - 0.05
     low = AlertStatus(
         "accuracy_low",
@@ -135,7 +143,42 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
         NOW - 4.0,
         (low, apart, silent),
         state_since=NOW - 3 * HOUR,
+        performance=measured.estimates().window(0),
+        class_mix=measured.class_mix().window(0),
     )
+
+
+DETECTOR = "detector"
+
+
+def detected(records: int, seed: int, *, prevalence: float = 0.04) -> tuple[Floats, np.ndarray]:
+    """Outputs of a cancer detector with their labels."""
+    random = np.random.default_rng(seed)
+    cases = random.random(records) < prevalence
+    likely = 1.0 / (1.0 + np.exp(8.3 - 3.2 * random.normal(3.2 * cases, 1.0)))
+    return np.stack([1.0 - likely, likely], axis=1), cases.astype(np.int64)
+
+
+@cache
+def detector_reference() -> Reference:
+    """A reference of the detector, which decides cancer at 0.13 or above."""
+    likely, truth = detected(4000, 1)
+    return Reference.calibrate(likely, truth, model=DETECTOR, classes=("benign", "cancer"), decide="cancer=0.13")
+
+
+def detector_report(records: int = 2000, reference: Reference | None = None, likely: Floats | None = None) -> Report:
+    """The last evaluation of the detector, as columns, with performance as far as the reference has it."""
+    reference = reference or detector_reference()
+    if likely is None:
+        likely, _ = detected(records, 2, prevalence=0.08)
+    measured = totals_of(Gauge(reference.calibration), likely.astype(np.float32))
+    found = measured.estimate()
+    window = SegmentReport(
+        (), records, WindowState.OK, dict(found.estimators), found.disagreement, found.chance_disagreement,
+        tuple(measured.predicted[0].tolist()), NOW - 9.0, NOW - 4.0,
+    )  # fmt: skip
+    windows = replace(WindowReports.of([window]), performance=measured.performance())
+    return Report(DETECTOR, NOW - 4.0, 0.01, facts_of(reference), windows, most_segments=200)
 
 
 def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: int = 7) -> Series:
@@ -185,6 +228,7 @@ def sample_realised() -> tuple[Realised, ...]:
 def sample_site(reports: Mapping[str, Report] | None = None) -> Site:
     """The site, with the three models of the other pages."""
     shown = {**three_models(), MODEL: sample_report()} if reports is None else dict(reports)
+    references = {MODEL: sample_reference, DETECTOR: detector_reference}
 
     def history(model: str, segment: str, span: Span) -> Series | None:
         if model != MODEL or all(one.name != segment for one in shown[MODEL].segments):
@@ -197,5 +241,5 @@ def sample_site(reports: Mapping[str, Report] | None = None) -> Site:
         version="1.2.3",
         history=history,
         realised=lambda model: sample_realised() if model == MODEL else (),
-        reference=lambda model: sample_reference() if model == MODEL else None,
+        reference=lambda model: references[model]() if model in references else None,
     )

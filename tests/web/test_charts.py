@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from monitor.core.estimate import Estimate, Interval, WindowState
+from monitor.core.estimate import Interval, WindowState
 from monitor.core.history import Series, Span
 from monitor.core.report import Realised
 from monitor.reference.summary import ReliabilityBin
@@ -34,7 +34,7 @@ from monitor.web.charts.over_time import (
 from monitor.web.charts.small_charts import (
     MOST_CLASSES,
     RELIABILITY_BOX,
-    EstimatorScale,
+    ShareScale,
     class_shares,
     moved_most,
     pair_of_bars,
@@ -417,16 +417,22 @@ def test_the_sample_reference_has_points_of_both_kinds() -> None:
     assert kinds == {"point raw", "point scaled"}
 
 
-@given(st.floats(0.0, 1.0), st.floats(0.0, 0.3), _SHARES)
-def test_an_estimator_chart_stays_in_its_frame(accuracy: float, half: float, reference: float | None) -> None:
-    interval = Interval(max(0.0, accuracy - half), min(1.0, accuracy + half))
-    estimate = Estimate(accuracy, 100, interval)
-    common = EstimatorScale.around([estimate], reference, [accuracy])
-    root = drawn(common.row(HOSTILE, estimate, member=True))
+@given(st.floats(0.0, 1.0), st.floats(0.0, 0.3), _SHARES, _SHARES)
+def test_a_share_with_its_interval_stays_in_its_frame(
+    value: float, half: float, reference: float | None, decided: float | None
+) -> None:
+    interval = Interval(max(0.0, value - half), min(1.0, value + half))
+    marks = [one for one in (reference, decided) if one is not None]
+    common = ShareScale.around([value, *interval, *marks], [value])
+    root = drawn(common.row(HOSTILE, value, interval, reference, decided=decided))
     inside(root)
     inside(drawn(common.axis()))
+    assert (len(of_kind(root, "reference")), len(of_kind(root, "decided"))) == (
+        reference is not None,
+        decided is not None,
+    )
     (dot,) = of_kind(root, "value")
-    expected = 8 + 284 * (accuracy - common.least) / (common.most - common.least)
+    expected = 8 + 284 * (value - common.least) / (common.most - common.least)
     assert float(dot.get("cx") or 0) == pytest.approx(expected, abs=0.06)
 
 

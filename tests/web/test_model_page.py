@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
@@ -12,16 +13,29 @@ from monitor.core.decisions import Decision
 from monitor.core.estimate import Estimate, NoEstimate, Why, WindowState
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.history import Series, Span
+from monitor.core.performance import Metric
 from monitor.core.report import InputFacts, Realised, ReferenceFacts, Report, SegmentReport
+from monitor.reference.reference import Reference
 from monitor.web.pages.model import MOST_ROWS, MOST_VISIBLE, REASONS, model_page
 from monitor.web.pages.other_pages import reference_page
 from monitor.web.pages.overview import overview_page
 from monitor.web.pages.rendering import ENVIRONMENT
 from monitor.web.pages.routes import PageFunction
 from monitor.web.pages.wording import STATES, clock
+from monitor.web.site import Site
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
-from tests.web.sample_site import SHIFTED, sample_report, sample_series, sample_site
+from tests.web.sample_site import (
+    DETECTOR,
+    SHIFTED,
+    detected,
+    detector_reference,
+    detector_report,
+    outputs,
+    sample_report,
+    sample_series,
+    sample_site,
+)
 
 HOSTILE = "<script>alert('x')</script>\"&"
 _SHIFTED = "site=Bonn,scanner=2"
@@ -63,7 +77,7 @@ class Numbers(HTMLParser):
         """Record a number without `data-shown`."""
         named = any("data-shown" in found or "data-meaning" in found for _, found in self._open)
         free = any(tag in self.free for tag, _ in self._open)
-        if re.search(r"\d", data) and not named and not free:
+        if re.search(r"\d", data.replace("F1", "")) and not named and not free:
             self.bare.append(data)
 
 
@@ -74,12 +88,17 @@ _ALL_PAGES = [
     (model_page, {"name": "triage"}),
     (model_page, {"name": "nodules"}),
     (reference_page, {"name": "density"}),
+    (model_page, {"name": DETECTOR}),
 ]
+
+
+def _rich_site() -> Site:
+    return sample_site({**sample_site().reports(), DETECTOR: detector_report()})
 
 
 @pytest.mark.parametrize(("page", "query"), _ALL_PAGES)
 def test_each_number_is_explained_on_the_same_page(page: object, query: dict[str, str]) -> None:
-    numbers = Numbers(text_of(page, sample_site(), **query))  # type: ignore[arg-type]
+    numbers = Numbers(text_of(page, _rich_site(), **query))  # type: ignore[arg-type]
     assert numbers.bare == []
     assert numbers.shown - numbers.explained == set()
     assert numbers.shown <= _MEANINGS
@@ -88,7 +107,7 @@ def test_each_number_is_explained_on_the_same_page(page: object, query: dict[str
 def test_every_meaning_is_used_and_defined() -> None:
     shown: set[str] = set()
     for page, query in _ALL_PAGES:
-        shown |= Numbers(text_of(page, sample_site(), **query)).shown
+        shown |= Numbers(text_of(page, _rich_site(), **query)).shown
     assert _MEANINGS - shown == set()
 
 
@@ -303,6 +322,110 @@ def test_of_many_classes_some_are_shown() -> None:
     text = text_of(model_page, site_of({"m": Report("m", NOW, 0.1, facts, (window,))}), name="m")
     assert "The 20 of 30 classes that changed most." in text
     assert "class 29" in text
+
+
+def _section(text: str, title: str) -> str:
+    (found,) = re.findall(rf"<section[^>]*><h2>{title}</h2>.*?</section>", text, re.DOTALL)
+    assert isinstance(found, str)
+    return found
+
+
+def _detector_page(report: Report, reference: Reference | None = None) -> str:
+    site = sample_site({DETECTOR: report})
+    return text_of(
+        model_page, site if reference is None else replace(site, reference=lambda _: reference), name=DETECTOR
+    )
+
+
+def test_each_metric_has_value_interval_reference_and_chart() -> None:
+    report = detector_report()
+    section = _section(_detector_page(report), "Performance")
+    assert "for a device that decides cancer at 0.13 or above" in section
+    window, own = report.segments[0], detector_reference().calibration.performance
+    assert own is not None
+    values, _ = own.own.values([one.target for one in window.performance])
+    rows = re.findall(r"<tr data-metric.*?</tr>", section)
+    # The class of the threshold is first, and the other one is folded, after the averages.
+    shown = sorted(
+        zip(window.performance, values[:, 0], strict=True), key=lambda one: (1, None, 0).index(one[0].target.of_class)
+    )
+    assert len(rows) == len(shown) == 16
+    for row, (one, reference) in zip(rows, shown, strict=True):
+        assert one.value is not None
+        assert one.interval is not None
+        assert f'<tr data-metric="{one.target.metric}">' in row
+        for expected in (one.value, one.interval.lower, one.interval.upper, reference):
+            assert f"{expected:.1%}" in row
+        assert "<svg" in row
+        assert ("↓" in row or "↑" in row) == (not one.interval.lower <= reference <= one.interval.upper)
+    assert "↑" in section, "the prevalence has doubled"
+
+
+def test_a_metric_with_too_few_cases_has_none_and_says_how_many_are_needed() -> None:
+    rows = Reader(_detector_page(detector_report(records=60))).rows
+    (row,) = {tuple(row) for row in rows if row[0] == "AUROC"}
+    assert re.fullmatch(r"cannot say: too few cases \(\d expected, 10 needed\)", row[1])
+
+
+def test_the_threshold_of_an_alert_on_a_metric_is_drawn_beside_the_metric() -> None:
+    report = detector_report()
+    alert = replace(
+        low(AlertPhase.FIRING, 0.7), alert="misses", estimator=None, metric=Metric.SENSITIVITY, of_class="cancer"
+    )
+    window = replace(report.segments[0], alerts=(alert,))
+    text = _detector_page(replace(report, segments=(window,)))
+    assert "misses (critical): estimated sensitivity of cancer, 70.0%, is under the threshold of 80.0%" in text
+    assert [row[0] for row in Reader(text).rows if row and "misses" in row[0]] == [
+        "misses critical, sensitivity of cancer"
+    ]
+    section = _section(text, "Performance")
+    assert section.count("alert threshold 80.0%") == section.count('class="threshold"') == 1
+    assert text.count('class="threshold"') == 1, "not over time, where the accuracy is"
+
+
+def test_too_few_cases_in_the_reference_are_named() -> None:
+    likely, truth = detected(1000, 1, prevalence=0.006)
+    reference = Reference.calibrate(likely, truth, model=DETECTOR, classes=("benign", "cancer"))
+    text = _detector_page(detector_report(4000, reference), reference)
+    assert f"cannot say: too few cases in the reference ({truth.sum()}, 10 needed)" in text
+
+
+def test_a_reference_of_format_1_is_to_be_calibrated_again() -> None:
+    reference = detector_reference()
+    old = replace(reference, calibration=replace(reference.calibration, performance=None))
+    text = _detector_page(detector_report(reference=old), old)
+    assert "<code>cpcmon calibrate</code> again to see sensitivity" in _section(text, "Performance")
+    assert "Class mix" not in text
+
+
+def test_performance_of_many_classes_is_folded_and_needs_watched_classes() -> None:
+    assert "<details" not in _section(_page(), "Performance")
+    likely, truth = (np.repeat(one, 2, axis=-1) for one in outputs(2000, 3))
+    likely, truth = likely / 2.0, truth[::2] * 2
+    names = tuple(f"class {index}" for index in range(8))
+    reference = Reference.calibrate(likely, truth, model=DETECTOR, classes=names)
+    section = _section(_detector_page(detector_report(reference=reference, likely=likely), reference), "Performance")
+    assert "Each of 8 classes" in section
+    none = replace(sample_report(), segments=[replace(one, performance=()) for one in sample_report().segments])
+    assert "<code>watch_classes</code>" in _section(
+        text_of(model_page, sample_site({"density": none}), name="density"), "Performance"
+    )
+
+
+def test_the_class_mix_is_beside_the_reference_and_the_decisions() -> None:
+    report = detector_report()
+    section = _section(_detector_page(report), "Class mix")
+    window, own = report.segments[0], detector_reference().calibration.performance
+    assert own is not None
+    share = window.class_mix[1]
+    assert share is not None
+    assert 0.06 < share.value < 0.10
+    rows = {row[0]: row[1:] for row in Reader(section).rows if row}
+    interval = f"{share.interval.lower:.1%} to {share.interval.upper:.1%}"
+    before, decided = own.cases[1] / own.records, window.predicted[1] / window.records
+    assert rows["cancer"][:4] == [f"{share.value:.1%}", interval, f"{before:.1%}", f"{decided:.1%}"]
+    assert "if nothing but the class mix changed" in section
+    assert "off by 17 to 23 points" in section
 
 
 def test_input_problems_and_hints_are_shown() -> None:

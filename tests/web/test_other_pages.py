@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from markupsafe import escape
 
@@ -28,7 +29,7 @@ from monitor.web.pages.rendering import ENVIRONMENT
 from monitor.web.site import Rejects
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW
-from tests.web.sample_site import CLASSES, sample_reference, sample_site
+from tests.web.sample_site import CLASSES, DETECTOR, detected, detector_reference, sample_reference, sample_site
 
 SUM = "probabilities that sum to 1"
 POINTER = Pointer(Reason.BAD_SUM, 1017, 123_456, 210, "9f86d081", "probs: list[4]", expected=SUM)
@@ -249,3 +250,19 @@ print("scipy" in sys.modules)
 """
     words = [sys.executable, "-c", program, str(tmp_path / "model.ref")]
     assert subprocess.run(words, check=True, capture_output=True, text=True).stdout == "False\n"
+
+
+def test_a_reference_has_its_own_performance() -> None:
+    """Counted here from the outputs, at the threshold of the device."""
+    likely, cases = detected(4000, 1)
+    called = likely[:, 1].astype(np.float32) >= np.float32(0.13)
+    right = int((called & (cases == 1)).sum())
+    text = text_of(reference_page, sample_site(), name=DETECTOR)
+    row = next(row for row in Reader(text).rows if row[:1] == ["cancer"] and len(row) == 6 and "%" in row[1])
+    assert row[1] == f"{right / cases.sum():.1%}"
+    assert row[3] == f"{right / called.sum():.1%}"
+    assert "which decides cancer at 0.13 or above" in text
+    reference = detector_reference()
+    old = replace(reference, calibration=replace(reference.calibration, performance=None))
+    text = text_of(reference_page, replace(sample_site(), reference=lambda _: old), name=DETECTOR)
+    assert "<code>cpcmon calibrate</code> again to see sensitivity" in text

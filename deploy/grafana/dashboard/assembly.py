@@ -10,7 +10,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 
-from deploy.grafana.dashboard import by_segment, daemon, one_model, overview, replicas, why
+from deploy.grafana.dashboard import by_segment, daemon, one_model, overview, performance, replicas, why
 from deploy.grafana.dashboard.variables import firing_alerts, variables
 
 FILE = Path(__file__).resolve().parents[1] / "cpcmon.json"
@@ -19,6 +19,8 @@ RUNBOOKS = "https://runbooks.example/cpcmon/"
 
 _SCHEMA_VERSION = 39
 _OPEN_ROWS = (overview, one_model, by_segment, why, daemon)
+_COLLAPSED_ROWS = (performance, replicas)
+"""Empty for many."""
 
 
 def text(runbooks: str = RUNBOOKS) -> str:
@@ -43,7 +45,8 @@ def _dashboard(runbooks: str) -> dashboard.Dashboard:
         found.with_row(builders.Row(part.TITLE))
         for one in part.row():
             found.with_panel(one)
-    found.with_row(_collapsed(replicas.TITLE, replicas.row()))
+    for part in _COLLAPSED_ROWS:
+        found.with_row(_collapsed(part.TITLE, part.row()))
     return found.build()
 
 

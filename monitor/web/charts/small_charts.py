@@ -1,11 +1,11 @@
-"""Small charts: an estimate with its interval, predicted classes, estimators on one scale, the reliability diagram."""
+"""Small charts: an estimate with its interval, predicted classes, shares on one scale, the reliability diagram."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from monitor.core.estimate import Estimate
+from monitor.core.estimate import Estimate, Interval
 from monitor.reference.summary import ReliabilityBin
 from monitor.web.charts.svg import Box, Linear, diamond, line, number, path, rectangle, share_range, share_ticks, words
 from monitor.web.pages.wording import per_cent
@@ -127,58 +127,96 @@ _ROW = Box(300, 24, 8, 292, 0, 24)
 _AXIS = Box(300, 20, 8, 292, 0, 20)
 
 
+_SPANS = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
-class EstimatorScale:
-    """The common scale of all estimators, with the reference and the range of the consensus members."""
+class ShareScale:
+    """The common scale of several shares, or of their differences from the reference."""
 
     least: float
+    """Negative for differences."""
     most: float
-    reference: float | None = None
     members: tuple[float, float] | None = None
     """The lowest and the highest member of the consensus."""
 
     @classmethod
-    def around(
-        cls, estimates: Sequence[Estimate], reference: float | None, members: Sequence[float]
-    ) -> "EstimatorScale":
+    def around(cls, shares: Iterable[float], members: Sequence[float] = ()) -> "ShareScale":
         """Return the scale that covers all of these."""
-        values = [one for estimate in estimates for one in (estimate.accuracy, *(estimate.interval or ()))]
-        least, most = share_range([*values, *([] if reference is None else [reference])])
-        return cls(least, most, reference, (min(members), max(members)) if members else None)
+        least, most = share_range(shares)
+        return cls(least, most, (min(members), max(members)) if members else None)
+
+    @classmethod
+    def around_differences(cls, differences: Iterable[float]) -> "ShareScale":
+        """Return the scale that covers all of these, as far below zero as above."""
+        far = max(map(abs, differences), default=0.0)
+        most = next(one for one in _SPANS if far <= one or one == _SPANS[-1])
+        return cls(-most, most)
 
     @property
     def _x(self) -> Linear:
         return Linear(self.least, self.most, _ROW.left, _ROW.right)
 
-    def row(self, name: str, estimate: Estimate, *, member: bool) -> Markup:
-        """Return the chart of one estimator; members of the consensus are filled, others hollow."""
-        x, middle = self._x, _ROW.height / 2
-        label = f"{name}: {per_cent(estimate.accuracy)}"
-        parts = [line("grid", x(tick), 0, x(tick), _ROW.height) for tick in share_ticks(self.least, self.most)]
+    @property
+    def _ticks(self) -> list[float]:
+        if self.least < 0.0:
+            return [self.least, self.least / 2, 0.0, self.most / 2, self.most]
+        return share_ticks(self.least, self.most)
+
+    def row(
+        self,
+        name: str,
+        value: float,
+        interval: Interval | None,
+        reference: float | None,
+        *,
+        filled: bool = True,
+        decided: float | None = None,
+        thresholds: Sequence[float] = (),
+    ) -> Markup:
+        """Return the chart of one share; `decided` is the share of decisions, beside that of a class."""
+        zero = reference if self.least < 0.0 and reference is not None else 0.0
+        scale, middle = self._x, _ROW.height / 2
+
+        def x(share: float) -> float:
+            return scale(share - zero)
+
+        label = f"{name}: {per_cent(value)}"
+        parts = [line("grid", scale(tick), 0, scale(tick), _ROW.height) for tick in self._ticks]
         if self.members is not None:
             low, high = (x(one) for one in self.members)
             parts.insert(0, rectangle("members", low, 0, high - low, _ROW.height))
-        if self.reference is not None:
-            parts.append(line("reference", x(self.reference), 0, x(self.reference), _ROW.height))
-        if estimate.interval is not None:
-            left, right = (x(one) for one in estimate.interval)
+        if reference is not None:
+            parts.append(line("reference", x(reference), 0, x(reference), _ROW.height))
+        if interval is not None:
+            left, right = (x(one) for one in interval)
             parts.append(line("whisker", left, middle, right, middle))
             parts += [line("whisker", end, middle - 4, end, middle + 4) for end in (left, right)]
-            label += f", {per_cent(estimate.interval.lower)} to {per_cent(estimate.interval.upper)}"
-        kind = "value" if member else "value hollow"
-        parts.append(f'<circle class="{kind}" cx="{number(x(estimate.accuracy))}" cy="{number(middle)}" r="4.5"/>')
+            label += f", {per_cent(interval.lower)} to {per_cent(interval.upper)}"
+        if reference is not None:
+            label += f"; reference {per_cent(reference)}"
+        for threshold in thresholds:
+            parts.append(line("threshold", x(threshold), 0, x(threshold), _ROW.height))
+            label += f"; alert threshold {per_cent(threshold)}"
+        if decided is not None:
+            parts.append(diamond("decided", x(decided), middle, 5.0, f"decided {per_cent(decided)}"))
+            label += f"; decided {per_cent(decided)}"
+        kind = "value" if filled else "value hollow"
+        parts.append(f'<circle class="{kind}" cx="{number(x(value))}" cy="{number(middle)}" r="4.5"/>')
         return _ROW.svg(parts, label=label, kind="forest")
 
     def axis(self) -> Markup:
         """Return the axis."""
-        x, ticks = self._x, share_ticks(self.least, self.most)
+        x, ticks = self._x, self._ticks
+        texts = [f"{100.0 * tick:+.3g}".replace("+0", "0") if self.least < 0.0 else f"{tick:.0%}" for tick in ticks]
         parts = []
-        for tick in ticks:
+        for tick, text in zip(ticks, texts, strict=True):
             anchor = "start" if tick == ticks[0] else "end" if tick == ticks[-1] else "middle"
             edge = {"start": -8.0, "end": 8.0}.get(anchor, 0.0)
             if len(ticks) <= 5 or anchor != "middle" or ticks.index(tick) % 2 == 0:
-                parts.append(words("tick", x(tick) + edge, 14, f"{tick:.0%}", anchor))
-        return _AXIS.svg(parts, label=f"Scale from {self.least:.0%} to {self.most:.0%}", kind="forest")
+                parts.append(words("tick", x(tick) + edge, 14, text, anchor))
+        unit = " points" if self.least < 0.0 else ""
+        return _AXIS.svg(parts, label=f"Scale from {texts[0]} to {texts[-1]}{unit}", kind="forest")
 
 
 RELIABILITY_BOX = Box(340, 420, 40, 328, 14, 302)

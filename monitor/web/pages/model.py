@@ -1,13 +1,18 @@
-"""The page of one window of a model: status, history, alerts, estimators, prediction sets, classes, records."""
+"""The page of one window of a model: status, history, alerts, performance, estimators, sets, classes, records."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from monitor.core.alerts import AlertPhase, AlertType
+from monitor.core.alerts import AlertPhase
+from monitor.core.calibration import or_none
+from monitor.core.decisions import DecidedBy
 from monitor.core.ensemble import MEMBERS
-from monitor.core.estimate import CONSENSUS, Estimate, Why
+from monitor.core.estimate import CONSENSUS, Estimate, Interval, Why
 from monitor.core.history import Series, Span
+from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance
 from monitor.core.report import Realised, Report, SegmentReport
+from monitor.reference.reference import Reference
 from monitor.web.charts.over_time import (
     NARROW,
     OTHER_REFERENCE,
@@ -21,7 +26,7 @@ from monitor.web.charts.over_time import (
     step_of,
     without_estimate,
 )
-from monitor.web.charts.small_charts import EstimatorScale, class_shares, moved_most, pair_of_bars
+from monitor.web.charts.small_charts import MOST_CLASSES, ShareScale, class_shares, moved_most, pair_of_bars
 from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
     Urgency,
@@ -42,11 +47,14 @@ MOST_VISIBLE = 50
 MOST_ROWS = 60
 """Evaluations in the table of the history."""
 _MOST_REALISED = 20
+_MOST_OPEN = 4
+"""Classes whose performance is shown openly; that of more is a click away."""
 SPANS = {Span.RECENT: "latest evaluations", Span.DAYS: "3 days", Span.MONTH: "30 days"}
 REASONS = {
     Why.TOO_FEW_RECORDS: "too few records",
     Why.ALL_SETS_EMPTY: "all prediction sets are empty",
     Why.ERROR: "the estimator failed; see the log",
+    Why.TOO_FEW_CASES: "too few cases",
 }
 
 
@@ -65,6 +73,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
     own, parts = urgency_of(segment), inside.get(segment.name, Within())
     estimate = consensus_of(segment)
     realised = [one for one in site.realised(report.model) if one.segment == segment.name]
+    reference = _reference_of(site, report)
     return render(
         site,
         "model.html",
@@ -74,6 +83,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         reference=report.reference,
         segment=segment,
         estimate=estimate,
+        calibration=None if reference is None else reference.calibration,
         has_reference_page=site.reference(report.model) is not None,
         urgency=parts.urgency(own),
         heading=parts.words(own).lower() + severity_suffix(segment),
@@ -98,7 +108,9 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         odd=oddities(report.input),
         **_history(report, segment, site.history(report.model, segment.name, Span(span)), realised, now),
         **_estimators(report, segment),
-        **_classes(report, segment, _predicted_before(site, report)),
+        **_performance(segment, reference),
+        **_class_mix(segment, reference),
+        **_classes(report, segment, reference),
     )
 
 
@@ -190,7 +202,7 @@ def thresholds(segment: SegmentReport) -> list[Mark]:
     """Return the thresholds of the accuracy alerts; equal ones share a label."""
     found: dict[float, list[str]] = {}
     for alert in segment.alerts:
-        if alert.kind is AlertType.ACCURACY and alert.threshold is not None:
+        if alert.estimator is not None and alert.threshold is not None:
             found.setdefault(alert.threshold, []).append(alert.alert)
     return [Mark(", ".join(names), value) for value, names in sorted(found.items())]
 
@@ -199,22 +211,22 @@ def _estimators(report: Report, segment: SegmentReport) -> dict[str, Any]:
     """Return the estimators, drawn on one scale; empty when the window has no results."""
     if not segment.results or not segment.valid:
         return {"estimators": {}, "axis": None}
-    estimates = segment.estimates()
-    scale = EstimatorScale.around(
-        list(estimates.values()),
-        None if report.reference is None else report.reference.accuracy,
+    estimates, own = segment.estimates(), None if report.reference is None else report.reference.accuracy
+    shown = [share for one in estimates.values() for share in (one.accuracy, *(one.interval or ()))]
+    scale = ShareScale.around(
+        [*shown, *([] if own is None else [own])],
         [estimates[member].accuracy for member in MEMBERS if member in estimates],
     )
     return {
         "axis": scale.axis(),
         "estimators": {
             name: {
-                "filled": name in MEMBERS or name == CONSENSUS,
+                "filled": (filled := name in MEMBERS or name == CONSENSUS),
                 "words": _form_words(name),
                 "estimate": estimates.get(name),
                 "no_estimate": "" if isinstance(result, Estimate) else REASONS[result.why],
                 "chart": isinstance(result, Estimate)
-                and scale.row(name, result, member=name in MEMBERS or name == CONSENSUS),
+                and scale.row(name, result.accuracy, result.interval, own, filled=filled),
             }
             for name, result in segment.results.items()
         },
@@ -228,18 +240,122 @@ def _form_words(name: str) -> str:
     return "" if name == CONSENSUS else ", ".join([*words, *(["member"] if name in MEMBERS else [])])
 
 
-def _classes(report: Report, segment: SegmentReport, before: Sequence[int]) -> dict[str, Any]:
+def _performance(segment: SegmentReport, reference: Reference | None) -> dict[str, Any]:
+    """Return what decisions are worth, by class, then of all classes; drawn on one scale."""
+    calibration = None if reference is None else reference.calibration
+    own = None if calibration is None else calibration.performance
+    if reference is None or calibration is None or own is None or not segment.valid or not segment.performance:
+        return {"performance": []}
+    values, cases = (column[:, 0].tolist() for column in own.own.values([one.target for one in segment.performance]))
+    ends = [end for one in segment.performance for end in ((one.value or 0.0, *one.interval) if one.interval else ())]
+    limits = {alert: alert.threshold for alert in segment.alerts if alert.metric and alert.threshold is not None}
+    scale = ShareScale.around([*ends, *limits.values(), *(value for value in values if not math.isnan(value))])
+    groups: dict[int | None, list[dict[str, Any]]] = {}
+    for one, value, of_reference in zip(segment.performance, values, cases, strict=True):
+        name = WORDS[one.target.metric]
+        before = or_none(value)
+        its = (one.target.metric, None if one.target.of_class is None else reference.classes[one.target.of_class])
+        own_limits = [limit for alert, limit in limits.items() if (alert.metric, alert.of_class) == its]
+        groups.setdefault(one.target.of_class, []).append(
+            {
+                "name": name,
+                "one": one,
+                "reference": before,
+                "change": None if one.value is None or before is None else one.value - before,
+                "by_chance": before is not None and one.interval is not None and _contains(one.interval, before),
+                "cannot_say": _too_few(one, of_reference),
+                "chart": one.value is not None
+                and scale.row(name, one.value, one.interval, before, thresholds=own_limits),
+            }
+        )
+    first = calibration.decision.index if calibration.decision.by is DecidedBy.THRESHOLD else 1
+    two = len(reference.classes) == 2
+    order = sorted(groups, key=lambda one: (one is None, two and one != first, one or 0))
+    named = [(None if one is None else reference.classes[one], groups[one]) for one in order]
+    # Of two classes, one says all: the sensitivity of one is the specificity of the other.
+    folded = (
+        [one for one in named[1 if two else 0 :] if one[0] is not None] if two or len(named) > _MOST_OPEN + 1 else []
+    )
+    return {
+        "performance": [one for one in named if one not in folded],
+        "performance_folded": folded,
+        "performance_limits": bool(limits),
+        "performance_axis": scale.axis(),
+        "performance_meanings": _meanings(segment.performance),
+    }
+
+
+def _meanings(shown: Sequence[Performance]) -> list[tuple[str, str]]:
+    """Return the shown metrics with their keys in meanings.html."""
+    found = [
+        (name[0].upper() + name[1:], key) for key, name in WORDS.items() if key in {one.target.metric for one in shown}
+    ]
+    averaged = any(one.target.of_class is None and one.target.metric is not Metric.AUROC for one in shown)
+    return [*found, *([("Macro average", "macro")] if averaged else [])]
+
+
+def _contains(interval: Interval, value: float) -> bool:
+    return interval.lower <= value <= interval.upper
+
+
+def _too_few(one: Performance, of_reference: float) -> str:
+    """Return how many cases there are of those that a metric needs; empty if it has a value."""
+    if one.value is not None:
+        return ""
+    if one.cases < FEWEST_CASES:
+        return f"too few cases ({math.floor(one.cases):,} expected, {FEWEST_CASES} needed)"
+    found = f"{of_reference:,.0f}, {FEWEST_CASES} needed" if of_reference < FEWEST_CASES else "too few for an interval"
+    return f"too few cases in the reference ({found})"
+
+
+def _class_mix(segment: SegmentReport, reference: Reference | None) -> dict[str, Any]:
+    """Return the estimated share of each class, that on the reference, and that of the decisions."""
+    own = None if reference is None else reference.calibration.performance
+    if reference is None or own is None or not segment.valid or not any(segment.class_mix):
+        return {"mix": []}
+    decided = max(1, sum(segment.predicted))
+    rows = [
+        (name, share, cases / own.records, count / decided)
+        for name, share, cases, count in zip(
+            reference.classes, segment.class_mix, own.cases.tolist(), segment.predicted, strict=True
+        )
+    ]
+    if len(rows) > MOST_CLASSES:
+        rows.sort(key=lambda row: -abs(row[1].value - row[2]) if row[1] else 0.0)
+    shown = rows[:MOST_CLASSES]
+    # A rare class is what matters, and a change of it would not show on a scale of all shares.
+    scale = ShareScale.around_differences(
+        end - before
+        for _, share, before, now in shown
+        for end in (now, *((share.value, *share.interval) if share else ()))
+    )
+    return {
+        "mix": [
+            (*row, share and scale.row(name, share.value, share.interval, before, decided=now))
+            for row in shown
+            for name, share, before, now in (row,)
+        ],
+        "mix_axis": scale.axis(),
+        "mix_count": len(rows),
+    }
+
+
+def _classes(report: Report, segment: SegmentReport, reference: Reference | None) -> dict[str, Any]:
     """Return how often each class is predicted now, and was predicted on the reference."""
-    names = () if report.reference is None else report.reference.classes
+    facts = report.reference
+    names = () if facts is None else facts.classes
+    before = () if facts is None else facts.predicted
+    if not before and reference is not None:
+        before = reference.summary.class_predicted
     shares = class_shares(names, segment.predicted, before)
     shown = moved_most(shares)
     most = max((max(one.now, one.before or 0.0) for one in shown), default=0.0)
     return {"classes": [(one, pair_of_bars(one, most)) for one in shown], "class_count": len(shares)}
 
 
-def _predicted_before(site: Site, report: Report) -> Sequence[int]:
-    if report.reference is None or report.reference.predicted:
-        return () if report.reference is None else report.reference.predicted
+def _reference_of(site: Site, report: Report) -> Reference | None:
+    """Return the reference of a report, if it is still in use."""
     reference = site.reference(report.model)
-    same = reference is not None and reference.fingerprint == report.reference.fingerprint
-    return reference.summary.class_predicted if reference is not None and same else ()
+    if reference is None or report.reference is None or reference.fingerprint != report.reference.fingerprint:
+        return None
+    return reference

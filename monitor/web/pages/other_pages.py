@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from monitor.core.calibration import or_none
 from monitor.core.estimate import share_interval
+from monitor.core.performance import OF_CLASSES, Target
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.settings.kinds import HIDDEN, Setting
@@ -106,6 +108,7 @@ def reference_page(site: Site, query: Mapping[str, str]) -> Response | None:
         bins=list(zip(raw, scaled if len(scaled) == len(raw) else empty, strict=True)),
         classes=_classes(reference)[:MOST_CLASSES],
         class_count=len(reference.classes),
+        performance=_performance(reference),
     )
 
 
@@ -114,6 +117,22 @@ def temperature_words(temperature: float) -> str:
     if abs(temperature - 1.0) <= _NEAR_ONE:
         return "the model means what it says"
     return f"the model is {'over' if temperature > 1.0 else 'under'}confident"
+
+
+def _performance(reference: Reference) -> list[tuple[str, list[float | None]]]:
+    """Return the metrics of each class on the reference, then of all; the rarest classes if there are too many.
+
+    Empty if the reference is of an older version.
+    """
+    own = reference.calibration.performance
+    if own is None:
+        return []
+    rarest = sorted(range(own.classes), key=lambda one: (int(own.cases[one]), one))[:MOST_CLASSES]
+    shown: list[int | None] = [*(range(own.classes) if own.classes <= MOST_CLASSES else rarest), None]
+    values, _ = own.own.values([Target(metric, one) for one in shown for metric in OF_CLASSES])
+    rows = values[:, 0].reshape(len(shown), len(OF_CLASSES)).tolist()
+    names = ["macro average" if one is None else reference.classes[one] for one in shown]
+    return [(name, [or_none(value) for value in row]) for name, row in zip(names, rows, strict=True)]
 
 
 def _classes(reference: Reference) -> list[tuple[str, int, int, int]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
-from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
+from monitor.core.alerts import AlertPhase, AlertStatus, Severity
 from monitor.core.estimate import CONSENSUS, Estimate
 from monitor.core.report import Report, SegmentReport
 from monitor.web.pages.wording import place, plural
@@ -128,9 +128,7 @@ def ranked_models(reports: Sequence[Report]) -> list[Report]:
 
 def thresholds_of(segment: SegmentReport) -> list[float]:
     """Return the thresholds of a window's alerts on accuracy, lowest first."""
-    found = {
-        alert.threshold for alert in segment.alerts if alert.kind is AlertType.ACCURACY and alert.threshold is not None
-    }
+    found = {alert.threshold for alert in segment.alerts if alert.estimator is not None and alert.threshold is not None}
     return sorted(found)
 
 
@@ -140,7 +138,7 @@ def _margin(segment: SegmentReport, report: Report) -> float:
     thresholds = sorted(
         one.threshold
         for one in segment.alerts
-        if one.kind is AlertType.ACCURACY and one.threshold is not None and not one.upward
+        if one.estimator is not None and one.threshold is not None and not one.upward
     )
     if estimate is None:
         return math.inf

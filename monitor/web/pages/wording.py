@@ -28,7 +28,6 @@ PHASES = {
     AlertPhase.RECOVERING: "firing, recovering",
 }
 _KINDS = {
-    AlertType.ACCURACY: "estimated accuracy",
     AlertType.DISAGREEMENT: "disagreement of the estimators",
     AlertType.SILENT: "no new records",
     AlertType.DEGRADED_INPUT: "rejected or suspicious records",
@@ -55,15 +54,16 @@ def phase_words(alert: AlertStatus, now: float) -> str:
 
 def _condition(alert: AlertStatus, estimate: Estimate | None) -> str:
     """Describe the compared value and the threshold; name the end of the interval where that was compared."""
+    compared = f"estimated {alert.compared}" if alert.kind is AlertType.ACCURACY else _KINDS[alert.kind]
     if alert.kind not in {AlertType.ACCURACY, AlertType.DISAGREEMENT} or alert.threshold is None or alert.value is None:
-        return _KINDS[alert.kind]
+        return compared
     side = "under" if alert.value < alert.threshold else "over" if alert.value > alert.threshold else "at"
     end = ""
-    if alert.kind is AlertType.ACCURACY and estimate is not None and estimate.interval is not None:
+    if alert.estimator is not None and estimate is not None and estimate.interval is not None:
         end = {estimate.interval.upper: "upper end of the ", estimate.interval.lower: "lower end of the "}.get(
             alert.value, ""
         )
-    return f"{end}{_KINDS[alert.kind]}, {per_cent(alert.value)}, is {side} the threshold of {per_cent(alert.threshold)}"
+    return f"{end}{compared}, {per_cent(alert.value)}, is {side} the threshold of {per_cent(alert.threshold)}"
 
 
 def per_cent(ratio: float) -> str:
