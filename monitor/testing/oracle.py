@@ -8,6 +8,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -63,10 +64,9 @@ class Oracle:
     ) -> dict[tuple[str, int | None], float]:
         """Return metrics of each class and on average (class None), where they are defined, and for two classes AUROC."""
         classes = range(len(self.reference[0]))
-        curves = [_curve([p[k] for p in self.reference], [y == k for y in self.labels]) for k in classes]
         expected = []
         for vector in window:
-            raw = [curve(_single(p)) for curve, p in zip(curves, vector, strict=True)]
+            raw = [curve(_single(p)) for curve, p in zip(self._curves, vector, strict=True)]
             total = math.fsum(raw)
             expected.append([q / total if total else 1.0 / len(raw) for q in raw])
         decided = self.decisions(window, named)
@@ -93,6 +93,12 @@ class Oracle:
         if len(classes) == 2:
             found["auroc", None] = _auroc([p[1] for p in window], [q[1] for q in expected])
         return found
+
+    @cached_property
+    def _curves(self) -> list[Callable[[float], float]]:
+        """Of each class against the rest."""
+        classes = range(len(self.reference[0]))
+        return [_curve([p[k] for p in self.reference], [y == k for y in self.labels]) for k in classes]
 
     def class_mix(self, window: Sequence[Vector]) -> list[float]:
         """Return the mix of classes whose mean scaled vectors come closest: the best over every set of classes."""
