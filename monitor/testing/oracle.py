@@ -3,10 +3,12 @@
 The oracle follows the definitions record by record in plain Python and shares no code with the estimators.
 """
 
+import itertools
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -56,6 +58,67 @@ class Oracle:
             return [list(vector).index(max(vector)) for vector in vectors]
         wanted, threshold = self.at
         return [wanted if _single(vector[wanted]) >= _single(threshold) else 1 - wanted for vector in vectors]
+
+    def performance(
+        self, window: Sequence[Vector], named: Sequence[int] | None = None
+    ) -> dict[tuple[str, int | None], float]:
+        """Return metrics of each class and on average (class None), where they are defined, and for two classes AUROC."""
+        classes = range(len(self.reference[0]))
+        expected = []
+        for vector in window:
+            raw = [curve(_single(p)) for curve, p in zip(self._curves, vector, strict=True)]
+            total = math.fsum(raw)
+            expected.append([q / total if total else 1.0 / len(raw) for q in raw])
+        decided = self.decisions(window, named)
+        found: dict[tuple[str, int | None], float] = {}
+        for k in classes:
+            cells = {(case, call): 0.0 for case in (True, False) for call in (True, False)}
+            for q, d in zip(expected, decided, strict=True):
+                cells[True, d == k] += q[k]
+                cells[False, d == k] += 1.0 - q[k]
+            hits, misses, alarms, rest = cells.values()
+            for name, top, bottom in (
+                ("sensitivity", hits, hits + misses),
+                ("specificity", rest, rest + alarms),
+                ("ppv", hits, hits + alarms),
+                ("npv", rest, rest + misses),
+                ("f1", 2 * hits, 2 * hits + misses + alarms),
+            ):
+                if bottom > 1e-9:
+                    found[name, k] = top / bottom
+        for name in ("sensitivity", "specificity", "ppv", "npv", "f1"):
+            defined = [found[name, k] for k in classes if (name, k) in found]
+            if defined:
+                found[name, None] = _mean(defined)
+        if len(classes) == 2:
+            found["auroc", None] = _auroc([p[1] for p in window], [q[1] for q in expected])
+        return found
+
+    @cached_property
+    def _curves(self) -> list[Callable[[float], float]]:
+        """Of each class against the rest."""
+        classes = range(len(self.reference[0]))
+        return [_curve([p[k] for p in self.reference], [y == k for y in self.labels]) for k in classes]
+
+    def class_mix(self, window: Sequence[Vector]) -> list[float]:
+        """Return the mix of classes whose mean scaled vectors come closest: the best over every set of classes."""
+        scaled = np.array([_scaled(p, self.temperature) for p in self.reference])
+        labels, classes = np.array(self.labels), range(scaled.shape[1])
+        profiles = {k: scaled[labels == k].mean(axis=0) for k in classes if np.any(labels == k)}
+        wanted = np.mean([_scaled(p, self.temperature) for p in window], axis=0)
+        best, nearest = [math.nan] * len(classes), math.inf
+        for size in range(1, len(profiles) + 1):
+            for chosen in itertools.combinations(profiles, size):
+                # The shares add up to 1: the last one is what the others leave.
+                last = profiles[chosen[-1]]
+                sides = np.array([profiles[k] - last for k in chosen[:-1]]).reshape(-1, len(classes)).T
+                some = np.linalg.lstsq(sides, wanted - last, rcond=None)[0]
+                shares = [*some.tolist(), 1.0 - float(some.sum())]
+                distance = float(np.linalg.norm(sides @ some + last - wanted))
+                if min(shares) >= 0.0 and distance < nearest - 1e-12:
+                    mix = dict(zip(chosen, shares, strict=True))
+                    best, nearest = [mix.get(k, 0.0) for k in classes], distance
+        return best
 
     def _stream(
         self, window: Sequence[Vector], named: Sequence[int] | None, temperature: float | None, suffix: str
@@ -142,6 +205,22 @@ def _conformal(window: Sequence[Vector], confidence: Sequence[float], threshold:
 
 
 def _isotonic(reference: list[float], right: list[bool], window: list[float]) -> float:
+    read = _curve(reference, right)
+    return _mean(read(_single(confidence)) for confidence in window)
+
+
+def _auroc(scores: Sequence[float], cases: Sequence[float]) -> float:
+    """The expected share of pairs of a case and another that are in order; ties count half."""
+    ordered = math.fsum(
+        case * (1.0 - other) * (1.0 if score > below else 0.5)
+        for score, case in zip(scores, cases, strict=True)
+        for below, other in zip(scores, cases, strict=True)
+        if score >= below
+    )
+    return ordered / (math.fsum(cases) * math.fsum(1.0 - case for case in cases))
+
+
+def _curve(reference: Sequence[float], right: Sequence[bool]) -> Callable[[float], float]:
     """Isotonic regression by its min-max formula, then linear interpolation."""
     pooled: dict[float, list[bool]] = {}
     for confidence, correct in zip(reference, right, strict=True):
@@ -169,7 +248,7 @@ def _isotonic(reference: list[float], right: list[bool], window: list[float]) ->
                 return low + (high - low) * (confidence - left) / (up - left)
         return heights[-1]
 
-    return _mean(read(_single(confidence)) for confidence in window)
+    return read
 
 
 def oracle_temperature(reference: Sequence[Vector], labels: Sequence[int]) -> float:

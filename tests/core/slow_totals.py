@@ -61,6 +61,20 @@ class SlowTotals:
             score += int(np.rint(total / max(1, len(chosen)) * FIXED_POINT))
         return [score / ones, size / self.records, empty / self.records, unsure / ones]
 
+    def performance(self, decided: Integers) -> list[int]:
+        """Return the totals of performance: those of each record, measured alone."""
+        gauge, denominators = self.gauge.performance, self.gauge.derive(self.vectors)[0]
+        totals = [0] * (0 if gauge is None else gauge.totals)
+        for row in range(self.records if gauge is not None else 0):
+            one = slice(row, row + 1)
+            assert gauge is not None
+            (found,) = gauge.measure(self.vectors[one], decided[one], denominators[one])
+            for column, value in zip(found.column.tolist(), found.value.tolist(), strict=True):
+                totals[column] += value
+            for column, value in enumerate(found.scaled[:, 0].tolist(), gauge.mixed.start):
+                totals[column] += value
+        return totals
+
 
 def assert_equal(measured: MeasuredWindows, index: int, vectors: Singles, decided: Integers | None = None) -> None:
     """Raise unless a window's totals equal a slow computation from its records, to the bit."""
@@ -72,7 +86,10 @@ def assert_equal(measured: MeasuredWindows, index: int, vectors: Singles, decide
     wanted = np.bincount(np.zeros(0, dtype=np.int64) if decided is None else decided, minlength=classes)
     assert measured.predicted[index].tolist() == wanted.tolist()
     if slow.records == 0:
+        assert not measured.of_performance[index].any()
         return
+    assert decided is not None
+    assert measured.of_performance[index].tolist() == slow.performance(decided)
     for scaled in (False, True):
         assert measured.mean_confidence(scaled=scaled)[index] == slow.mean_confidence(scaled=scaled)
     for one in gauge.calibration.estimators:
@@ -81,4 +98,5 @@ def assert_equal(measured: MeasuredWindows, index: int, vectors: Singles, decide
 
 def same(one: MeasuredWindows, other: MeasuredWindows) -> bool:
     """Return whether two measurements of windows are equal to the bit."""
-    return np.array_equal(one.totals, other.totals) and np.array_equal(one.predicted, other.predicted)
+    columns = ("totals", "predicted", "of_performance")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns)

@@ -5,9 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitor.core.calibration import calibrate
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.ensemble import calibrate_all, estimate_forms, measure, with_variants
+from monitor.core.performance import Metric
 from monitor.core.scores import in_blocks, label_outputs
+from monitor.core.totals import Gauge, totals_of
 from monitor.testing.oracle import Oracle, oracle_temperature
 from tests.strategies import Case, cases, named_values, synthetic
 
@@ -53,6 +56,35 @@ def test_continuous_cases_equal_the_oracle(seed: int, classes: int) -> None:
     reference, labels = synthetic(50, classes, seed=seed)
     window, _ = synthetic(40, classes, seed=seed + 1, sharpness=1.0)
     compare(Case(reference, labels, window))
+
+
+@pytest.mark.parametrize(
+    ("classes", "decision"),
+    [(2, Decision()), (2, Decision.at(1, 0.13)), (2, Decision(DecidedBy.FIELD)), (4, Decision())],
+)
+def test_performance_equals_the_oracle(classes: int, decision: Decision) -> None:
+    """Every metric and the class mix of running totals; AUROC within the width of its cells. A class may be absent."""
+    for seed in range(4):
+        reference, labels = synthetic(150, classes, seed=seed)
+        window, _ = synthetic(90, classes, seed=seed + 50, sharpness=1.0)
+        if classes > 2:
+            reference, labels = reference[labels != 1], labels[labels != 1]
+        own, seen = (np.arange(len(some)) * 7 % classes for some in (reference, window))
+        calibration = calibrate(
+            label_outputs(reference, labels, None, decision.column(reference, own)), decision=decision
+        )
+        at = (decision.index, decision.threshold) if decision.by is DecidedBy.THRESHOLD else None
+        named, of_window = (own.tolist(), seen.tolist()) if decision.by is DecidedBy.FIELD else (None, None)
+        oracle = Oracle(reference.tolist(), labels.tolist(), calibration.temperature, at, named)
+        found = totals_of(Gauge(calibration), window.astype(np.float32), seen).performance()
+        assert found is not None
+        values, _ = found.expected.values(found.targets)
+        wanted = oracle.performance(window.tolist(), of_window)
+        for target, value in zip(found.targets, values[:, 0].tolist(), strict=True):
+            key = str(target.metric), target.of_class
+            near = 5e-3 if target.metric is Metric.AUROC else 1e-9
+            assert value == pytest.approx(wanted.get(key, np.nan), abs=near, rel=0, nan_ok=True), key
+        assert found.mix()[:, 0].tolist() == pytest.approx(oracle.class_mix(window.tolist()), abs=1e-5)
 
 
 def test_a_thousand_classes_equal_the_oracle() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from monitor.core.decisions import Decision
 from monitor.core.ensemble import calibrate_all, estimate_forms, measure, with_variants
+from monitor.core.performance import OF_CLASSES, Metric, PerformanceGauge, Target
+from monitor.core.performance_calibration import calibrate_performance
 from monitor.core.scores import in_blocks, label_outputs
 from tests.strategies import accepted, named_values
 
@@ -84,3 +86,39 @@ def test_operating_points_equal_the_expected_values(real_sets: Path) -> None:
             "sensitivity": expected["true"]["classes"][str(chosen)]["sensitivity"],
         }
         assert found == pytest.approx(wanted, abs=1e-12), name
+
+
+FEW_CLASSES = [name for name in SETS if not name.startswith(("imagenet", "langid", "magika"))]
+"""The sets with expected performance."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FEW_CLASSES)
+def test_performance_equals_the_expected_values(real_sets: Path, name: str) -> None:
+    """At argmax, and at the operating point that catches 90% of the positives; AUROC within the width of its cells."""
+    expected = json.loads((real_sets / "expected_performance.json").read_text())[name]
+    with np.load(real_sets / f"{name}.npz") as data:
+        source, labels = accepted(data["source_probs"].astype(np.float64)), data["source_labels"].astype(np.int64)
+        target = accepted(data["target_probs"].astype(np.float64))
+    for point, wanted in expected.items():
+        decision = Decision() if point == "argmax" else Decision.at(wanted["class"], wanted["threshold"])
+        labelled = label_outputs(source, labels, 1.0, decision.column(source))
+        gauge = PerformanceGauge(calibrate_performance(labelled, 0.95, lambda _share: None), labelled.temperature)
+        # Denominators matter to the class mix only.
+        some = target, decision.decided(target), np.ones(len(target)), np.array([len(target)])
+        found = gauge.measured_windows(*some).expected
+        values = {
+            (metric, of_class): float(found.values([Target(metric, of_class)])[0][0, 0])
+            for metric in OF_CLASSES
+            for of_class in (*range(target.shape[1]), None)
+        }
+        estimated = wanted["estimated"]
+        for of_class, metrics in estimated["classes"].items():
+            assert found.cases[int(of_class), 0] / len(target) == pytest.approx(metrics["prevalence"], abs=1e-9)
+            for metric in OF_CLASSES:
+                if metrics[metric] is not None:
+                    assert values[metric, int(of_class)] == pytest.approx(metrics[metric], abs=1e-9), (point, of_class)
+        assert values[Metric.F1, None] == pytest.approx(estimated["macro_f1"], abs=1e-9)
+        if "auroc" in estimated:
+            assert found.auroc is not None
+            assert float(found.auroc[0]) == pytest.approx(estimated["auroc"], abs=1e-3)

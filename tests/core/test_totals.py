@@ -12,6 +12,7 @@ from monitor.core import window as windows_module
 from monitor.core.calibration import calibrate
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import Estimate
+from monitor.core.performance import targets
 from monitor.core.scores import Integers, label_outputs
 from monitor.core.segments import ALL, Chunk, ModelWindows, Segment, Segmentation
 from monitor.core.totals import Gauge, totals_of
@@ -33,7 +34,7 @@ def reference(classes: int, decision: Decision = DECISIONS[0]) -> tuple[Gauge, S
     certain[:, [0, -1]] = np.eye(2)
     pool = np.concatenate([pool, probabilities, certain, uniform]).astype(np.float32)
     labelled = label_outputs(probabilities, labels, decided=decision.column(probabilities, named(60, classes)))
-    return Gauge(calibrate(labelled, decision=decision)), pool
+    return Gauge(calibrate(labelled, decision=decision), targets(classes, asked=True)), pool
 
 
 def named(records: int, classes: int) -> Integers:
@@ -47,7 +48,7 @@ def tight(classes: int, decision: Decision = DECISIONS[0]) -> tuple[Gauge, Singl
     gauge, pool = reference(classes, decision)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "CELLS", 4)
-        return Gauge(gauge.calibration), pool
+        return Gauge(gauge.calibration, targets(classes, asked=True)), pool
 
 
 @pytest.fixture
