@@ -302,8 +302,9 @@ def _too_few(one: Performance, of_reference: float) -> str:
     """Return how many cases there are of those that a metric needs; empty if it has a value."""
     if one.value is not None:
         return ""
-    if one.cases < FEWEST_CASES:
-        return f"too few cases ({math.floor(one.cases):,} expected, {FEWEST_CASES} needed)"
+    if not one.cases >= FEWEST_CASES:
+        expected = math.floor(one.cases) if one.cases > 0.0 else 0
+        return f"too few cases ({expected} expected, {FEWEST_CASES} needed)"
     found = f"{of_reference:,.0f}, {FEWEST_CASES} needed" if of_reference < FEWEST_CASES else "too few for an interval"
     return f"too few cases in the reference ({found})"
 
