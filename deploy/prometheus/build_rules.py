@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from monitor.core.alerts import HIGH, LOW, AlertType, On
+from monitor.core.alerts import HIGH, LOW, METRIC_HIGH, METRIC_LOW, AlertType, On
 from monitor.rules import descriptions as texts
 from monitor.rules.builtin_rules import (
     DAEMON,
@@ -110,6 +110,23 @@ def _configured() -> list[PrometheusRule]:
             f"{where}{_accuracy('above')}{state} {texts.ACTION_HIGH}",
             "accuracy_high.md",
         ),
+        # Metrics of replicas do not add up: each alerts on its own records.
+        PrometheusRule(
+            "CpcmonPerformanceLow",
+            f"{_FIRING} == 1 {_of_kind(METRIC_LOW)}",
+            None,
+            texts.METRIC_LOW,
+            f"{where}{_metric('below')}{state} {actions[AlertType.ACCURACY]}",
+            "accuracy.md",
+        ),
+        PrometheusRule(
+            "CpcmonPerformanceHigh",
+            f"{_FIRING} == 1 {_of_kind(METRIC_HIGH)}",
+            None,
+            texts.METRIC_HIGH,
+            f"{where}{_metric('above')}{state} {texts.ACTION_HIGH}",
+            "accuracy_high.md",
+        ),
         PrometheusRule(
             "CpcmonDisagreementHigh",
             f"{_FIRING} == 1 {_of_kind(AlertType.DISAGREEMENT)} {_NOT_SHARED}",
@@ -140,23 +157,41 @@ def _configured() -> list[PrometheusRule]:
 
 def _accuracy(side: str) -> str:
     """Return the text about an estimate and its threshold, of the estimator that the alert compares."""
+    threshold, _ = texts.THRESHOLDS[0]
+    estimator = if_series(threshold, ", by {{ . | first | label `estimator` }}", (*ONE_DAEMON.window, "alert"))
+    found = _compared((ONE_DAEMON.ratio, ONE_DAEMON.lower, ONE_DAEMON.upper), "estimator", threshold)
+    return f"estimated accuracy{found}{estimator}. {_stayed(side, threshold)}"
+
+
+def _metric(side: str) -> str:
+    """Return the text about the metric that the alert compares, and its threshold."""
+    threshold, _ = texts.THRESHOLDS[1]
+    name = if_series(
+        threshold,
+        "{{ . | first | label `metric` }}{{ with . | first | label `class` }} of {{ . }}{{ end }}",
+        (*ONE_DAEMON.window, "alert"),
+        otherwise="metric",
+    )
+    found = _compared([f"{texts.METRIC}{end}_ratio" for end in ("", "_lower", "_upper")], "metric, class", threshold)
+    return f"estimated {name}{found}. {_stayed(side, threshold)}"
+
+
+def _compared(series: Sequence[str], labels: str, threshold: str) -> str:
+    """Return the estimate that an alert compares, and its interval."""
     window, alert = ONE_DAEMON.window, (*ONE_DAEMON.window, "alert")
     of_window, of_alert = (",".join(f"{name}=%q" for name in names) for names in (window, alert))
-    threshold = "cpcmon_accuracy_threshold_ratio"
-
-    def compared(series: str, text: str, otherwise: str = "") -> str:
-        query = f"{series}{{{of_window}}} and on (estimator) {threshold}{{{of_alert}}}"
-        return if_query(query, text, (*window, *alert), otherwise)
-
-    value = compared(ONE_DAEMON.ratio, f" {PERCENT}", texts.UNKNOWN)
-    lower = compared(ONE_DAEMON.lower, f", interval {PERCENT}")
-    upper = compared(ONE_DAEMON.upper, f" to {PERCENT}")
-    estimator = if_series(threshold, ", by {{ . | first | label `estimator` }}", alert)
-    limit = if_series(threshold, f" {PERCENT}", alert, otherwise=" its threshold")
-    return (
-        f"estimated accuracy{value}{lower}{upper}{estimator}. The compared value stayed {side}{limit} for as long as"
-        " {{ $labels.alert }} requires."
+    words = ((f" {PERCENT}", texts.UNKNOWN), (f", interval {PERCENT}", ""), (f" to {PERCENT}", ""))
+    return "".join(
+        if_query(
+            f"{one}{{{of_window}}} and on ({labels}) {threshold}{{{of_alert}}}", text, (*window, *alert), otherwise
+        )
+        for one, (text, otherwise) in zip(series, words, strict=True)
     )
+
+
+def _stayed(side: str, threshold: str) -> str:
+    limit = if_series(threshold, f" {PERCENT}", (*ONE_DAEMON.window, "alert"), otherwise=" its threshold")
+    return f"The compared value stayed {side}{limit} for as long as {{{{ $labels.alert }}}} requires."
 
 
 def _merged_low() -> list[RecordingRule | PrometheusRule]:

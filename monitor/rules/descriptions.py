@@ -1,11 +1,11 @@
 """Descriptions of the configured alerts: Prometheus templates that read well when series are absent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monitor.core.alerts import AlertRule, AlertType, On, is_high
-from monitor.core.segments import quoted
+from monitor.core.segments import label_value, quoted
 from monitor.rules import replicas
-from monitor.rules.rule import duration
+from monitor.rules.rule import duration, literal
 
 _COMPARED = {On.VALUE: "The estimate", On.LOWER: "Its lower bound", On.UPPER: "Its upper bound"}
 SUMMARIES = {
@@ -15,6 +15,8 @@ SUMMARIES = {
     AlertType.DEGRADED_INPUT: "Many records of a model are rejected or look wrong.",
 }
 SUMMARY_HIGH = "The estimated accuracy of a model is suspiciously high."
+METRIC_LOW = "An estimated performance metric of a model is too low."
+METRIC_HIGH = "An estimated performance metric of a model is suspiciously high."
 ACTIONS = {
     AlertType.ACCURACY: "Notify the owner of the model, and have recent cases of this segment labelled.",
     AlertType.DISAGREEMENT: "Have recent cases of this segment labelled.",
@@ -27,6 +29,13 @@ ACTION_HIGH = "Check raw outputs at their source before anyone relies on the est
 PERCENT = "{{ . | first | value | humanizePercentage }}"
 TIME = "{{ . | first | value | humanizeTimestamp }}"
 UNKNOWN = " currently unknown"
+METRIC = "cpcmon_estimated_performance"
+"""The start of the names of estimated metrics and their bounds."""
+THRESHOLDS = (
+    ("cpcmon_accuracy_threshold_ratio", "the reference accuracy"),
+    ("cpcmon_performance_threshold_ratio", "the reference's value"),
+)
+"""The series of thresholds, and what a drop is measured from: for accuracy, and for metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,8 @@ class DescriptionSeries:
     upper: str
     disagreement: str
     merged: bool
+    part: str = ""
+    """Which of the model's records it is about, if not all of one daemon."""
 
     @property
     def window(self) -> tuple[str, ...]:
@@ -56,8 +67,15 @@ ONE_DAEMON = DescriptionSeries(
     merged=False,
 )
 ALL_REPLICAS = DescriptionSeries(
-    ("job", "namespace"), replicas.RATIO, replicas.LOWER, replicas.UPPER, replicas.DISAGREEMENT, merged=True
+    ("job", "namespace"),
+    replicas.RATIO,
+    replicas.LOWER,
+    replicas.UPPER,
+    replicas.DISAGREEMENT,
+    merged=True,
+    part=", all replicas",
 )
+ONE_REPLICA = replace(ONE_DAEMON, part=", one replica ({{ $labels.instance }})")
 
 
 def if_series(
@@ -79,9 +97,16 @@ SINCE = if_series("cpcmon_alert_since_timestamp_seconds", f" Firing since {TIME}
 HELD = if_series("cpcmon_alert_held", " It cannot be evaluated now and keeps its state.", _ALERT, condition=" == 1")
 
 
+def summary(rule: AlertRule) -> str:
+    """Return the summary of a configured alert."""
+    if is_high(rule):
+        return SUMMARY_HIGH if rule.metric is None else METRIC_HIGH
+    return SUMMARIES[rule.kind] if rule.metric is None else METRIC_LOW
+
+
 def description(rule: AlertRule, series: DescriptionSeries) -> str:
     """Return the description of a configured alert: where, what, since when, and the first step."""
-    where = "{{ $labels.model }}, {{ $labels.segment }}" + (", all replicas" if series.merged else "")
+    where = "{{ $labels.model }}, {{ $labels.segment }}" + series.part
     since = "" if series.merged else SINCE + HELD
     return f"{where}: {_problem(rule, series)}{since} {ACTION_HIGH if is_high(rule) else ACTIONS[rule.kind]}"
 
@@ -89,7 +114,7 @@ def description(rule: AlertRule, series: DescriptionSeries) -> str:
 def _problem(rule: AlertRule, series: DescriptionSeries) -> str:
     match rule.kind:
         case AlertType.ACCURACY:
-            return _accuracy(rule, series)
+            return _accuracy(rule, series) if rule.metric is None else _metric(rule, series)
         case AlertType.DISAGREEMENT:
             chance = if_series(
                 "cpcmon_estimator_chance_disagreement_ratio",
@@ -126,12 +151,33 @@ def _accuracy(rule: AlertRule, series: DescriptionSeries) -> str:
     value = if_series(series.ratio, f" {PERCENT}", series.window, matcher=estimator, otherwise=UNKNOWN)
     lower = if_series(series.lower, f", interval {PERCENT}", series.window, matcher=estimator)
     upper = if_series(series.upper, f" to {PERCENT}", series.window, matcher=estimator)
-    wait = f" for {duration(rule.for_seconds)}" if rule.for_seconds else ""
     new = "" if series.merged else " and over enough new records"
     return (
         f"estimated accuracy{value}{lower}{upper}, by {rule.estimator}."
-        f" {_COMPARED[rule.on]} stayed {_limit(rule, series)}{wait}{new}."
+        f" {_COMPARED[rule.on]} stayed {_limit(rule, series)}{_wait(rule)}{new}."
     )
+
+
+def _metric(rule: AlertRule, series: DescriptionSeries) -> str:
+    matcher = f"metric={quoted(str(rule.metric))},class={quoted(label_value(rule.of_class or ''))}"
+    # Prometheus templates: a query is quoted by backticks, and braces of a class would open an action.
+    plain = not set("`%{}") & set(matcher)
+    value, lower, upper = (
+        if_series(f"{METRIC}{end}_ratio", text, series.window, matcher=matcher, otherwise=otherwise) if plain else ""
+        for end, text, otherwise in (
+            ("", f" {PERCENT}", UNKNOWN),
+            ("_lower", f", interval {PERCENT}", ""),
+            ("_upper", f" to {PERCENT}", ""),
+        )
+    )
+    return (
+        f"estimated {literal(rule.compared)}{value}{lower}{upper}. {_COMPARED[rule.on]} stayed"
+        f" {_limit(rule, series)}{_wait(rule)} and over enough new records."
+    )
+
+
+def _wait(rule: AlertRule) -> str:
+    return f" for {duration(rule.for_seconds)}" if rule.for_seconds else ""
 
 
 def _limit(rule: AlertRule, series: DescriptionSeries) -> str:
@@ -139,8 +185,9 @@ def _limit(rule: AlertRule, series: DescriptionSeries) -> str:
         side, ratio = ("above", rule.above) if rule.below is None else ("below", rule.below)
         return f"{side} {_percent(ratio)}"
     # The number, where it is known: readers do not know the reference accuracy by heart.
-    number = if_series("cpcmon_accuracy_threshold_ratio", f" {PERCENT},", (*series.window, "alert"))
-    return f"below{number} the reference accuracy minus {100.0 * rule.drop:g} points,"
+    name, own = THRESHOLDS[rule.metric is not None]
+    number = if_series(name, f" {PERCENT},", (*series.window, "alert"))
+    return f"below{number} {own} minus {100.0 * rule.drop:g} points,"
 
 
 def _percent(ratio: float | None) -> str:

@@ -39,8 +39,8 @@ class PrometheusRule:
     def text(self, runbooks: str) -> str:
         """Return the rule as YAML."""
         severity = "{{ $labels.severity }}" if self.severity is None else str(self.severity)
-        labels = {"severity": severity, **{name: _literal(value) for name, value in self.labels.items()}}
-        runbook = _literal(runbooks + self.runbook)
+        labels = {"severity": severity, **{name: literal(value) for name, value in self.labels.items()}}
+        runbook = literal(runbooks + self.runbook)
         annotations = {"summary": self.summary, "description": self.description, "runbook_url": runbook}
         lines = [f"- alert: {self.alert}", f"  expr: {_string(self.expr)}"]
         if self.for_seconds:
@@ -88,8 +88,8 @@ def duration(seconds: float) -> str:
     return next(f"{whole // size}{unit}" for size, unit in _UNITS if whole % size == 0)
 
 
-def _literal(text: str) -> str:
-    # Labels and annotations are templates: escape braces in names from the configuration.
+def literal(text: str) -> str:
+    """Return a name from the configuration for a label or an annotation, which are templates."""
     return text.replace("{{", '{{ "{{" }}')
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from monitor.config.config import Config, ModelConfig
-from monitor.core.alerts import AlertRule, AlertType, is_high, runbook
+from monitor.core.alerts import AlertRule, AlertType, runbook
 from monitor.core.segments import label_value, quoted
 from monitor.evaluation.crontab import longest_gap_seconds
 from monitor.rules.builtin_rules import (
@@ -18,7 +18,7 @@ from monitor.rules.builtin_rules import (
     outdated_rule,
     warming_rule,
 )
-from monitor.rules.descriptions import ALL_REPLICAS, ONE_DAEMON, SUMMARIES, SUMMARY_HIGH, description
+from monitor.rules.descriptions import ALL_REPLICAS, ONE_DAEMON, ONE_REPLICA, description, summary
 from monitor.rules.replicas import merged_expression, recording_rules
 from monitor.rules.rule import BRIDGE, PrometheusRule, RecordingRule, bridged, group_text
 
@@ -36,7 +36,7 @@ _HEAD = """\
 _HEAD_REPLICAS = """\
 #
 # For models that replicas share, each replica evaluates only its own records. Prometheus evaluates the whole, with `for`
-# and the hysteresis, without the share of new records: docs/scaling.md.
+# and the hysteresis, without the share of new records: docs/scaling.md. Alerts with a metric are those of each replica.
 """
 
 
@@ -84,13 +84,15 @@ def _configured(model: str, rule: AlertRule, only: str, *, shared: bool) -> Prom
     firing = f"cpcmon_alert_firing{{{only}model={quoted(model)},alert={quoted(alert)}}}"
     # Without severity: after it was changed there are two series, and Prometheus would reject the duplicate.
     of_one = f"max without (severity) ({bridged(firing)}) == 1"
-    evaluated_here = shared and rule.kind in {AlertType.ACCURACY, AlertType.DISAGREEMENT}
+    # Metrics of the replicas do not add up: each alerts on its own records.
+    merged = shared and rule.metric is None
+    evaluated_here = merged and rule.kind in {AlertType.ACCURACY, AlertType.DISAGREEMENT}
     return PrometheusRule(
         name,
-        merged_expression(model, rule, name, only) if shared else of_one,
+        merged_expression(model, rule, name, only) if merged else of_one,
         rule.severity,
-        SUMMARY_HIGH if is_high(rule) else SUMMARIES[rule.kind],
-        description(rule, ALL_REPLICAS if shared else ONE_DAEMON),
+        summary(rule),
+        description(rule, ALL_REPLICAS if merged else ONE_REPLICA if shared else ONE_DAEMON),
         runbook(rule.kind, upward=rule.upward),
         rule.for_seconds if evaluated_here else 0.0,
         # Fixed labels: two models may have alerts of the same name, and Prometheus forbids equal rules in a group.

@@ -21,6 +21,7 @@ TEXTS = {"generic": RULES.read_text(), "generated": rule_file(reports.config())}
 PASSED_ON = {
     "CpcmonAccuracyLow", "CpcmonAccuracyHigh", "CpcmonDisagreementHigh", "CpcmonSegmentSilent", "CpcmonInputRefused",
     "CpcmonMergedAccuracyLow", "CpcmonApart", "CpcmonSilent", "CpcmonRefused",
+    "CpcmonPerformanceLow", "CpcmonPerformanceHigh", "CpcmonMissed", "CpcmonFlawless",
 }  # fmt: skip
 """Configured alerts: their names in the shipped rules and in those of `reports.config()`."""
 RECEIVERS = {"critical": "on-call", "warning": "office-hours", "info": "to-be-read"}

@@ -48,7 +48,7 @@ def healthy(*, shared: bool) -> dict[str, Shape]:
         shown[of("cpcmon_model_shared", model=model)] = steady(float(shared and model == "density"))
         shown[of("cpcmon_estimate_valid", model=model, segment="all")] = steady(1)
     for alert, kind in _KINDS.items():
-        on = {"on": "value"} if kind.startswith("accuracy") else {}
+        on = {"on": "value"} if kind.startswith(("accuracy", "performance")) else {}
         shown[of("cpcmon_alert_info", model="density", alert=alert, kind=kind, **on)] = steady(1)
         shown[of("cpcmon_alert_for_seconds", model="density", alert=alert)] = steady(1800)
         shown[_firing(alert)] = steady(0)
@@ -61,6 +61,8 @@ _KINDS = {
     "apart": "disagreement",
     "silent": "silent",
     "refused": "degraded_input",
+    "missed": "performance_low",
+    "flawless": "performance_high",
 }
 """Alerts of `reports.config()`."""
 
@@ -229,6 +231,16 @@ ONLY_SHIPPED = (
     _passed_on("CpcmonDisagreementHigh", "apart"),
     _passed_on("CpcmonSegmentSilent", "silent", "warning"),
     _passed_on("CpcmonInputRefused", "refused"),
+    _passed_on("CpcmonPerformanceLow", "missed"),
+    _passed_on("CpcmonPerformanceHigh", "flawless", "info"),
+    Case(
+        "CpcmonPerformanceLow",
+        9,
+        {_firing("missed"): steady(1)},
+        {_firing("accuracy_low"): steady(1)},
+        shared=True,
+        at_once=True,
+    ),
     Case(
         "CpcmonSegmentSilent",
         9,
@@ -246,6 +258,8 @@ ONLY_GENERATED = (
     _passed_on("CpcmonApart", "apart"),
     _passed_on("CpcmonSilent", "silent"),
     _passed_on("CpcmonRefused", "refused"),
+    _passed_on("CpcmonMissed", "missed"),
+    _passed_on("CpcmonFlawless", "flawless"),
     Case(
         "CpcmonRulesOutdated",
         20,

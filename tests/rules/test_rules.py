@@ -297,11 +297,38 @@ def test_records_that_look_wrong_fire_one_alert(rules: Rules) -> None:
     assert found == {"CpcmonInputDegraded": 1, "CpcmonWatchdog": 1}
 
 
-@pytest.mark.parametrize("name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused"])
+@pytest.mark.parametrize("name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused", "missed", "flawless"])
 def test_a_description_reads_well_without_series(rules: Rules, name: str) -> None:
     """A template that fails would become an error message."""
     output = rules.described(WELL | {_alert(name=name): "1x60"}, 10, alert_name(name))
     assert re.search(r'description="density, all: [^"{}<>]+\."', output), output
+
+
+def test_a_description_names_the_metric_and_its_numbers(rules: Rules) -> None:
+    """Of the class that the alert compares, not of another one, nor of the macro average."""
+    of_b, of_all = (f'{TARGET},model="density",segment="all",metric="sensitivity",class="{one}"' for one in ("b", ""))
+    series = {
+        f"cpcmon_estimated_performance_ratio{{{of_b}}}": "0.7x60",
+        f"cpcmon_estimated_performance_ratio{{{of_all}}}": "0.9x60",
+        f"cpcmon_estimated_performance_lower_ratio{{{of_b}}}": "0.6x60",
+        f"cpcmon_estimated_performance_upper_ratio{{{of_b}}}": "0.74x60",
+        f'cpcmon_performance_threshold_ratio{{{of_b},alert="missed",severity="warning"}}': "0.75x60",
+    }
+    output = rules.described(WELL | series | {_alert(name="missed"): "1x60"}, 10, "CpcmonMissed")
+    assert (
+        "density, all: estimated sensitivity of b 70%, interval 60% to 74%. Its upper bound stayed below 75%,"
+        " the reference's value minus 5 points, for 30m and over enough new records."
+    ) in output
+
+
+def test_each_replica_alerts_on_a_metric_of_its_own_records(rules: Rules) -> None:
+    """The metrics of two replicas do not add up."""
+    other = TARGET.replace('"a"', '"b"')
+    firing = [_alert(name="missed"), _alert(name="missed").replace(TARGET, other)]
+    shared = replace(rules, config=reports.shared_config())
+    (found,) = shared.firing(WELL | {firing[0]: "1x60", firing[1]: "1x60"}, 10)
+    assert found["CpcmonMissed"] == 2
+    assert "density, all, one replica (a): " in shared.described(WELL | {firing[0]: "1x60"}, 10, "CpcmonMissed")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,26 @@
 """Example reports, facts and configurations, with fixed times."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
+
 from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, Storage
-from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, Severity
+from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, On, Severity
 from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
-from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport
+from monitor.core.performance import (
+    ClassCurves,
+    ClassMix,
+    ClassReference,
+    Confusion,
+    MeasuredPerformance,
+    Metric,
+    PerformanceEstimates,
+    Target,
+)
+from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport, WindowReports
 from monitor.core.segments import ALL, Segment
 from monitor.sources.base import Lag, ShardLag, ShardStatus, SourceStatus
 from monitor.sources.kafka.kafka_options import KafkaOptions
@@ -91,6 +104,52 @@ def density() -> Report:
     )
 
 
+class FixedPerformance(MeasuredPerformance):
+    """Round numbers, which no library computes otherwise; those of the first window cannot be said."""
+
+    def estimates(self, wanted: Sequence[Target] | None = None) -> PerformanceEstimates:
+        """Return the same for every window."""
+        asked, windows = self.targets if wanted is None else tuple(wanted), len(self.expected.records)
+        value = np.repeat(0.5 + np.arange(len(asked))[:, None] / 16, windows, axis=1)
+        value[:, self.scaled[0] == 0.0] = np.nan
+        return PerformanceEstimates(asked, value, value - 0.125, value + 0.125, np.full(value.shape, 40.0))
+
+    def class_mix(self) -> ClassMix:
+        """Return the same for every window; the reference has no records of the last class."""
+        value = np.repeat([[0.75], [0.25], [np.nan]], len(self.expected.records), axis=1)
+        return ClassMix(value, value - 0.125, value + 0.125)
+
+
+def class_reference() -> ClassReference:
+    """Return what the performance of a model with three classes is compared with."""
+    curves = ClassCurves(np.arange(3), np.full(3, 0.5, dtype=np.float32), np.full(3, 0.5))
+    cases, right, decided = np.array([1500, 500, 0]), np.array([1200, 400, 0]), np.array([1250, 640, 110])
+    none = np.empty(0, dtype=np.float32)
+    return ClassReference(curves, cases, right, decided, np.nan, none, np.eye(3), 0.95, none, none)
+
+
+def with_performance(plain: Report) -> Report:
+    """Return a report that exports metrics and the class mix, and has an alert on a metric in its first window."""
+    status = AlertStatus(
+        "missed", AlertType.ACCURACY, Severity.WARNING, AlertPhase.OK, 0.0, held=True, threshold=0.75,
+        metric=Metric.SENSITIVITY, of_class="b",
+    )  # fmt: skip
+    first, *others = plain.segments
+    windows = WindowReports.of([replace(first, alerts=(*first.alerts, status)), *others])
+    nothing, scaled = np.zeros((3, len(windows))), np.ones((3, len(windows)))
+    scaled[:, 0] = 0.0
+    expected = Confusion(windows.records, nothing, nothing, nothing.astype(np.int64))
+    targets = (*(Target(metric, 1) for metric in (Metric.SENSITIVITY, Metric.PPV)), Target(Metric.SENSITIVITY))
+    measured = FixedPerformance(class_reference(), expected, scaled, targets)
+    return replace(
+        plain,
+        segments=replace(windows, performance=measured),
+        reference=replace(REFERENCE, performance=measured.reference),
+        exported=targets,
+        exports_class_mix=True,
+    )
+
+
 def fresh() -> Report:
     """Return a report on a model that has neither a reference nor records."""
     return Report("triage", NOW, 0.001, None, (SegmentReport(ALL, 0, WindowState.NO_REFERENCE),))
@@ -161,6 +220,8 @@ def config() -> Config:
         AlertRule("apart", kind=AlertType.DISAGREEMENT),
         AlertRule("silent", kind=AlertType.SILENT, after_seconds=7200.0),
         AlertRule("refused", kind=AlertType.DEGRADED_INPUT),
+        AlertRule("missed", metric=Metric.SENSITIVITY, of_class="b", drop=0.05),
+        AlertRule("flawless", metric=Metric.PPV, above=0.999, on=On.LOWER),
     )
     triage_alerts = (AlertRule("accuracy_low", drop=0.05, estimator="cpc_acc"),)
     return Config(

@@ -57,6 +57,8 @@ def test_a_message_has_every_documented_key(to: Open) -> None:
         "kind": "accuracy",
         "severity": "critical",
         "estimator": "consensus",
+        "metric": None,
+        "class": None,
         "at": "2026-11-16T13:00:00.000Z",
         "since": "2026-11-16T12:59:00.000Z",
         "value": 0.71,

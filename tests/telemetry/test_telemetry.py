@@ -155,9 +155,10 @@ def test_settings_that_the_shipped_rules_need_are_exported(telemetry: Telemetry)
         "accuracy_high": "accuracy_high",
         "apart": "disagreement",
         "silent": "silent",
+        "missed": "performance_low",
     }
     for alert, kind in {**kinds, "refused": "degraded_input"}.items():
-        on = "upper" if kind.startswith("accuracy") else ""
+        on = "upper" if kind.startswith(("accuracy", "performance")) else ""
         assert found[f"cpcmon_alert_info{{alert={alert},kind={kind},model=density,on={on}}}"] == 1
     assert found["cpcmon_evaluation_gap_seconds{model=density}"] == 60
     assert found["cpcmon_evaluation_gap_seconds{model=triage}"] == 86_400

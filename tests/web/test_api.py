@@ -275,3 +275,44 @@ def test_documents_are_json_for_get_only(serve: Serve, site: Site, path: str) ->
     answer = serve(pages).ask(path)
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert json.loads(answer.body)["version"] == 1
+
+
+def site_with_performance() -> Site:
+    """Return a site whose model has metrics and a class mix."""
+    found = {"density": reports.with_performance(reports.density())}
+    return Site(reports=lambda: found, now=lambda: NOW, version="1")
+
+
+def test_performance_of_a_window() -> None:
+    """A class that the reference does not have has no share; without enough cases there is a reason."""
+    site = site_with_performance()
+    found = read(api.performance_document, site, model="density", segment="site=A")
+    assert found["performance"] == [
+        {"metric": metric, "class": of, "value": value, "lower": value - 0.125, "upper": value + 0.125, "cases": 40.0,
+         "why": None, "reference": own}
+        for metric, of, value, own in (
+            ("sensitivity", "b", 0.5, 0.8), ("ppv", "b", 0.5625, 0.625), ("sensitivity", None, 0.625, 0.8)
+        )
+    ]  # fmt: skip
+    assert found["class_mix"] == [
+        {"class": "a", "value": 0.75, "lower": 0.625, "upper": 0.875, "reference": 0.75},
+        {"class": "b", "value": 0.25, "lower": 0.125, "upper": 0.375, "reference": 0.25},
+        {"class": "c", "value": None, "lower": None, "upper": None, "reference": 0.0},
+    ]
+    whole = read(api.performance_document, site, model="density")
+    assert isinstance(whole["performance"], list)
+    few = {"value": None, "lower": None, "upper": None, "why": "too_few_cases"}
+    assert [one | few for one in whole["performance"]] == whole["performance"]
+    stale = read(api.performance_document, site, model="density", segment="site=B")
+    assert (stale["state"], stale["performance"], stale["class_mix"]) == ("stale", [], [])
+    assert api.performance_document(site, {"model": "density", "segment": "site=Z"}) is None
+
+
+def test_an_alert_on_a_metric_says_which() -> None:
+    """In the status, which has no lists of metrics: they are of one window at a time."""
+    document = json.loads(api.status_document(site_with_performance().reports(), (), {}))
+    window = document["models"][0]["segments"][0]
+    assert [(one["estimator"], one["metric"], one["class"]) for one in window["alerts"]] == [
+        ("consensus", None, None), (None, None, None), (None, "sensitivity", "b"),
+    ]  # fmt: skip
+    assert "performance" not in window

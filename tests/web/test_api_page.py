@@ -13,6 +13,7 @@ from monitor.web import api
 from monitor.web.site import Site
 from tests.conftest import ROOT
 from tests.web.sample_reports import three_models
+from tests.web.test_api import site_with_performance
 
 API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 REALISED = (ROOT / "docs" / "realised.md").read_text(encoding="utf-8")
@@ -32,7 +33,11 @@ def test_keys_match_the_documentation(site: Site) -> None:
     configuration = _document(api.configuration_document(site, {}))
     reference = _document(api.reference_document(site, {"model": "density"}))
     realised = _document(api.realised_document(site, {"model": next(iter(three_models()))}))
+    beyond = _document(api.performance_document(site_with_performance(), {"model": "density", "segment": "site=A"}))
     for title, one in {
+        "a performance": beyond,
+        "a metric": beyond["performance"][0],
+        "a class in the mix": beyond["class_mix"][0],
         "the configuration": configuration,
         "a setting": configuration["settings"][0],
         "a reference": reference,
