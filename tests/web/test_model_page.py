@@ -369,17 +369,27 @@ def test_a_metric_with_too_few_cases_has_none_and_says_how_many_are_needed() -> 
 
 def test_the_threshold_of_an_alert_on_a_metric_is_drawn_beside_the_metric() -> None:
     report = detector_report()
+    upper = next(
+        one.interval.upper
+        for one in report.segments[0].performance
+        if one.target == (Metric.SENSITIVITY, 1) and one.interval
+    )
     alert = replace(
-        low(AlertPhase.FIRING, 0.7), alert="misses", estimator=None, metric=Metric.SENSITIVITY, of_class="cancer"
+        low(AlertPhase.FIRING, upper),
+        threshold=0.99,
+        alert="misses",
+        estimator=None,
+        metric=Metric.SENSITIVITY,
+        of_class="cancer",
     )
     window = replace(report.segments[0], alerts=(alert,))
     text = _detector_page(replace(report, segments=(window,)))
-    assert "misses (critical): estimated sensitivity of cancer, 70.0%, is under the threshold of 80.0%" in text
+    assert "misses (critical): upper end of the estimated sensitivity of cancer" in text
     assert [row[0] for row in Reader(text).rows if row and "misses" in row[0]] == [
         "misses critical, sensitivity of cancer"
     ]
     section = _section(text, "Performance")
-    assert section.count("alert threshold 80.0%") == section.count('class="threshold"') == 1
+    assert section.count("alert threshold 99.0%") == section.count('class="threshold"') == 1
     assert text.count('class="threshold"') == 1, "not over time, where the accuracy is"
 
 

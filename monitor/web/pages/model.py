@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from monitor.core.alerts import AlertPhase
+from monitor.core.alerts import AlertPhase, AlertStatus
 from monitor.core.calibration import or_none
 from monitor.core.decisions import DecidedBy
 from monitor.core.ensemble import MEMBERS
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, Why
 from monitor.core.history import Series, Span
-from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance
+from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance, Target
 from monitor.core.report import Realised, Report, SegmentReport
 from monitor.reference.reference import Reference
 from monitor.web.charts.over_time import (
@@ -88,7 +88,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         urgency=parts.urgency(own),
         heading=parts.words(own).lower() + severity_suffix(segment),
         sentence=_sentence(report, segment, now),
-        active=active_alerts(segment),
+        active=[(one, _compared(one, report, segment)) for one in active_alerts(segment)],
         parts=parts.by_urgency(),
         quiet=parts.urgency(own) in {Urgency.FINE, Urgency.INFO, Urgency.UNWATCHED},
         drop=None if report.reference is None or estimate is None else report.reference.accuracy - estimate.accuracy,
@@ -131,6 +131,15 @@ def _sentence(report: Report, segment: SegmentReport, now: float) -> str:
         return f"{text}."
     by_chance = estimate.interval.lower <= report.reference.accuracy <= estimate.interval.upper
     return f"{text}, which is {'no more' if by_chance else 'more'} than chance explains."
+
+
+def _compared(alert: AlertStatus, report: Report, segment: SegmentReport) -> Estimate | Performance | None:
+    """Return the estimate that an alert compares, or an end of whose interval it compares."""
+    if alert.metric is None or report.reference is None:
+        return consensus_of(segment)
+    classes = report.reference.classes
+    of_class = classes.index(alert.of_class) if alert.of_class in classes else None
+    return next((one for one in segment.performance if one.target == Target(alert.metric, of_class)), None)
 
 
 def _choices(report: Report, inside: Mapping[str, Within]) -> list[tuple[str, Urgency, str, Estimate | None]]:
@@ -302,8 +311,9 @@ def _too_few(one: Performance, of_reference: float) -> str:
     """Return how many cases there are of those that a metric needs; empty if it has a value."""
     if one.value is not None:
         return ""
-    if one.cases < FEWEST_CASES:
-        return f"too few cases ({math.floor(one.cases):,} expected, {FEWEST_CASES} needed)"
+    if not one.cases >= FEWEST_CASES:
+        expected = math.floor(one.cases) if one.cases > 0.0 else 0
+        return f"too few cases ({expected} expected, {FEWEST_CASES} needed)"
     found = f"{of_reference:,.0f}, {FEWEST_CASES} needed" if of_reference < FEWEST_CASES else "too few for an interval"
     return f"too few cases in the reference ({found})"
 

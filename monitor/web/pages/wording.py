@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.estimate import Estimate, Interval, WindowState
+from monitor.core.performance import Performance
 from monitor.core.report import InputFacts
 
 STATES = {
@@ -34,7 +35,7 @@ _KINDS = {
 }
 
 
-def alert_words(alert: AlertStatus, estimate: Estimate | None, now: float) -> str:
+def alert_words(alert: AlertStatus, estimate: Estimate | Performance | None, now: float) -> str:
     """Describe an alert that is not quiet."""
     return f"{alert.alert} ({alert.severity}): {_condition(alert, estimate)}; {phase_words(alert, now)}"
 
@@ -52,14 +53,14 @@ def phase_words(alert: AlertStatus, now: float) -> str:
     return f"{text}; resolves if this lasts" if alert.phase is AlertPhase.RECOVERING else text
 
 
-def _condition(alert: AlertStatus, estimate: Estimate | None) -> str:
+def _condition(alert: AlertStatus, estimate: Estimate | Performance | None) -> str:
     """Describe the compared value and the threshold; name the end of the interval where that was compared."""
     compared = f"estimated {alert.compared}" if alert.kind is AlertType.ACCURACY else _KINDS[alert.kind]
     if alert.kind not in {AlertType.ACCURACY, AlertType.DISAGREEMENT} or alert.threshold is None or alert.value is None:
         return compared
     side = "under" if alert.value < alert.threshold else "over" if alert.value > alert.threshold else "at"
     end = ""
-    if alert.estimator is not None and estimate is not None and estimate.interval is not None:
+    if alert.kind is AlertType.ACCURACY and estimate is not None and estimate.interval is not None:
         end = {estimate.interval.upper: "upper end of the ", estimate.interval.lower: "lower end of the "}.get(
             alert.value, ""
         )
