@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.decisions import Decision
-from monitor.core.estimate import CONSENSUS, Estimate
+from monitor.core.estimate import Estimate
 from monitor.core.intervals import DEFAULT_LEVEL
 from monitor.core.performance import MOST_SHOWN, Metric, PerformanceGauge, Target, realised, targets
 from monitor.core.performance_calibration import calibrate_performance
@@ -111,15 +111,20 @@ def performance_round(path: Path, seed: int) -> Found:
             estimates, mix = measured.estimates(), measured.class_mix()
             columns = estimates.lower, estimates.upper, truth.values(estimates.targets)[0]
             for target, *rows_ in zip(estimates.targets, *columns, strict=True):
-                found += _held(size, f"{_named(target)}, {name}", *rows_)
+                # Decisions make no difference to AUROC and the class mix.
+                if target.metric is not Metric.AUROC:
+                    found += _held(size, f"{_named(target)}, {name}", *rows_)
+                elif name == "argmax":
+                    found += _held(size, "auroc", *rows_)
+            if name != "argmax":
+                continue
             for lower, upper, share in zip(mix.lower, mix.upper, truth.cases / size, strict=True):
-                found += _held(size, f"class mix, {name}", lower, upper, share)
+                found += _held(size, "class mix", lower, upper, share)
     return found
 
 
 def _named(target: Target) -> str:
-    macro = target.of_class is None and target.metric is not Metric.AUROC
-    return f"macro {target.metric}" if macro else target.metric.value
+    return f"macro {target.metric}" if target.of_class is None else target.metric.value
 
 
 def _held(
@@ -174,7 +179,7 @@ def report(what: str, found: Found) -> int:
         line = f"{name:36}"
         for size in SIZES:
             mine = [(held, width) for s, n, held, width in found if s == size and n == name]
-            said = [one for one in mine if one[0] is not None]
+            said = [(float(held), width) for held, width in mine if held is not None]
             share, width = np.mean(said, axis=0) if said else (np.nan, np.nan)
             line += f"{share:>10.1%}{width:>10.4f}{len(said):>10,}{len(mine) - len(said):>12,}"
             if len(said) < FEWEST_WINDOWS:
