@@ -6,14 +6,16 @@ one estimator, in an environment of its own when that can be installed.
 """
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,23 +63,32 @@ def nannyml_python() -> Path | None:
     return python
 
 
-def nannyml_seconds(
-    reference: NDArray[np.float32], labels: NDArray[np.int64], window: NDArray[np.float32], *, rounds: int
-) -> list[float] | str:
-    """Return the durations of NannyML's CBPE for a window, or why they are unknown."""
+def nannyml_estimates(files: Sequence[Path]) -> list[dict[str, Any]] | str:
+    """Return the estimates and times of NannyML's CBPE for each file of a reference and a window, or why they are unknown."""
     python = nannyml_python()
     if python is None:
         return "not installable here"
     environment = {**os.environ, "NML_DISABLE_USAGE_LOGGING": "1"}
+    command = [str(python), str(HERE / "nannyml_estimate.py"), *map(str, files)]
+    run = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    if run.returncode:
+        return f"failed: {run.stderr.strip().splitlines()[-1][:100]}"
+    return [json.loads(line) for line in run.stdout.splitlines()[-len(files) :]]
+
+
+def nannyml_seconds(
+    reference: NDArray[np.float32], labels: NDArray[np.int64], window: NDArray[np.float32], *, rounds: int
+) -> list[float] | str:
+    """Return the durations of NannyML's CBPE for a window, each in a process of its own, or why they are unknown."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        np.savez(Path(folder) / "data.npz", reference=reference, labels=labels, window=window)
+        path = Path(folder) / "data.npz"
+        np.savez(path, reference=reference, labels=labels, window=window, metrics=["accuracy"])
         for _ in range(rounds):
-            command = [str(python), str(HERE / "nannyml_estimate.py"), folder]
-            run = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
-            if run.returncode:
-                return f"failed: {run.stderr.strip().splitlines()[-1][:100]}"
-            found.append(float(run.stdout.splitlines()[-1]))
+            run = nannyml_estimates([path])
+            if isinstance(run, str):
+                return run
+            found.append(float(run[0]["seconds"]))
     return found
 
 

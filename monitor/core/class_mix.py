@@ -9,50 +9,51 @@ from numpy.typing import NDArray
 from monitor.core.scores import Floats
 
 _ROUNDING = 1e-9
+_MOST_KEPT = 64
 
 
-def mix_of(profiles: Floats, known: NDArray[np.bool_], means: Floats) -> Floats:
-    """Return the mix of known profiles (columns) nearest to each mean vector, by least squares; shape (classes, windows)."""
-    mix = np.zeros(means.shape)
-    if known.any():
-        mix[known] = _SimplexSolver(profiles[:, known]).solve(means)
-    return mix
+class MixSolver:
+    """Finds the mixes of known profiles (columns of a square matrix) that are nearest to mean vectors, by least squares.
 
+    The shares are not negative and add up to 1. An active-set method: the inverses for the latest sets of free classes are kept.
+    A window's mix is the same alone and among others, to the bit.
+    """
 
-class _SimplexSolver:
-    """Least squares over shares that are not negative and add up to 1: an active-set method, with the solutions of free sets kept."""
-
-    def __init__(self, matrix: Floats) -> None:
-        self._gram, self._matrix = matrix.T @ matrix, matrix
+    def __init__(self, profiles: Floats, known: NDArray[np.bool_]) -> None:
+        self._known, self._matrix = known, profiles[:, known]
+        self._gram = self._matrix.T @ self._matrix
         self._inverses: dict[bytes, Floats] = {}
 
-    def solve(self, vectors: Floats) -> Floats:
-        """Return the shares for each column of `vectors`."""
-        targets = self._matrix.T @ vectors
-        free = np.ones(len(self._gram), dtype=np.bool_)
-        shares = self._equal(free, targets)
-        for column in np.flatnonzero((shares < 0.0).any(axis=0)).tolist():
-            shares[:, column] = self._solve_one(targets[:, column])
-        return shares
+    def solve(self, means: Floats) -> Floats:
+        """Return the mix for each column of `means`, shape (classes, windows); 0 for classes without a profile."""
+        mix = np.zeros(means.shape)
+        if self._known.any():
+            targets = _product(self._matrix.T, means)
+            inverse = self._inverse(np.ones(len(self._gram), dtype=np.bool_))
+            shares = _product(inverse[:, :-1], targets) + inverse[:, -1:]
+            for column in np.flatnonzero((shares < 0.0).any(axis=0)).tolist():
+                shares[:, column] = self._solve_one(targets[:, column])
+            mix[self._known] = shares
+        return mix
 
-    def _equal(self, free: NDArray[np.bool_], target: Floats) -> Floats:
-        """Return the best shares that add up to 1, of the free classes only, without regard to sign; and what ties them."""
+    def _inverse(self, free: NDArray[np.bool_]) -> Floats:
+        """Return the matrix that gives the best shares of free classes which add up to 1, of whatever sign."""
         key = free.tobytes()
-        if key not in self._inverses:
+        if (inverse := self._inverses.get(key)) is None:
             size = int(np.count_nonzero(free))
             bordered = np.ones((size + 1, size + 1))
             bordered[:size, :size], bordered[size, size] = self._gram[np.ix_(free, free)], 0.0
-            self._inverses[key] = np.asarray(np.linalg.pinv(bordered), dtype=np.float64)
-        inverse = self._inverses[key]
-        found = np.zeros(target.shape)
-        found[free] = inverse[:-1, :-1] @ target[free] + inverse[:-1, -1:].reshape(-1, *[1] * (target.ndim - 1))
-        return found
+            if len(self._inverses) >= _MOST_KEPT:
+                self._inverses.clear()
+            inverse = self._inverses[key] = np.asarray(np.linalg.pinv(bordered)[:-1], dtype=np.float64)
+        return inverse
 
     def _solve_one(self, target: Floats) -> Floats:
         size = len(self._gram)
         free, shares = np.ones(size, dtype=np.bool_), np.full(size, 1.0 / size)
         for _ in range(10 * size):
-            wanted = self._equal(free, target)
+            inverse, wanted = self._inverse(free), np.zeros(size)
+            wanted[free] = inverse[:, :-1] @ target[free] + inverse[:, -1]
             if np.all(wanted[free] >= -_ROUNDING):
                 shares = np.maximum(wanted, 0.0)
                 slope = target - self._gram @ shares
@@ -70,3 +71,11 @@ class _SimplexSolver:
             shares = np.maximum(shares + min(1.0, float(step[first])) * (wanted - shares), 0.0)
             shares[first], free[first] = 0.0, False
         return np.asarray(shares / shares.sum())
+
+
+def _product(matrix: Floats, columns: Floats) -> Floats:
+    """Return the matrix product, where a column's result does not depend on the others, unlike that of numpy."""
+    found = np.zeros((len(matrix), columns.shape[1]))
+    for coefficients, row in zip(matrix.T, columns, strict=True):
+        found += coefficients[:, None] * row
+    return found

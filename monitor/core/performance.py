@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.class_mix import mix_of
+from monitor.core.class_mix import MixSolver
 from monitor.core.estimate import Interval, Why
 from monitor.core.scores import FIXED_POINT, FLOOR, Floats, Integers, Singles, ThresholdGrid, fixed, in_blocks
 
@@ -86,7 +86,7 @@ class Performance(NamedTuple):
     value: float | None
     interval: Interval | None
     cases: float
-    """The expected records that the metric is a share of."""
+    """The expected records that the metric is a share of; for an average over classes, see `_macro`."""
     why: Why | None = None
 
 
@@ -253,6 +253,11 @@ class ClassReference:
         value, cases = (float(one[0, 0]) for one in self.own.values([target]))
         return None if math.isnan(value) or cases < FEWEST_CASES else value
 
+    @cached_property
+    def mixes(self) -> MixSolver:
+        """The solver of the class mix."""
+        return MixSolver(self.profiles, self.cases[: len(self.profiles)] > 0)
+
 
 def every_target(classes: int) -> tuple[Target, ...]:
     """Return all targets, in the order in which a reference keeps their errors."""
@@ -286,8 +291,9 @@ class Confusion:
             share, of = others - self.decided + self.right, rejected.astype(np.float64)
         else:
             share, of = self.right, (self.cases + self.decided) / 2.0
-        # Rounding may leave a little less than nothing.
-        return np.divide(share, of, out=np.full(of.shape, np.nan), where=of > _NOTHING).clip(0.0, 1.0), of
+        # The rounding of each record may leave a little more than nothing, or less.
+        some = of > _NOTHING * self.records
+        return np.divide(share, of, out=np.full(of.shape, np.nan), where=some).clip(0.0, 1.0), of
 
     def values(self, wanted: Sequence[Target]) -> tuple[Floats, Floats]:
         """Return targets and the number of records that each is a share of, shape (targets, windows)."""
@@ -302,15 +308,29 @@ class Confusion:
             for row in rows:
                 one = wanted[row].of_class
                 if one is None:
-                    # Over the classes that have the metric.
-                    has = ~np.isnan(found)
-                    values[row] = np.divide(
-                        np.add.reduce(found, axis=0, where=has), has.sum(axis=0), out=values[row], where=has.any(axis=0)
-                    )
-                    of[row] = self.records
+                    values[row], of[row] = _macro(found, denominators)
                 else:
                     values[row], of[row] = found[one], denominators[one]
         return values, of
+
+
+def _macro(values: Floats, of: Floats) -> tuple[Floats, Floats]:
+    """Return the mean over the classes that have a metric, and how many records a share of equal standard error is of.
+
+    Rare classes decide that: with `d` records of each of `K` classes, it is K² / Σ(1/d).
+    """
+    has = ~np.isnan(values)
+    classes = has.sum(axis=0)
+    parts = np.divide(1.0, of, out=np.zeros(of.shape), where=has)
+    mean, records = np.full(len(classes), np.nan), np.zeros(len(classes))
+    np.divide(_added(np.where(has, values, 0.0)), classes, out=mean, where=classes > 0)
+    np.divide(classes * classes, _added(parts), out=records, where=classes > 0)
+    return mean, records
+
+
+def _added(matrix: Floats) -> Floats:
+    """Return the sums over the classes, shape (classes, windows): in the same order for one window as among others."""
+    return np.asarray(np.add.accumulate(matrix, axis=0)[-1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -376,25 +396,26 @@ class MeasuredPerformance:
         places = [order[target] for target in wanted]
         low, high = reference.low[places, None], reference.high[places, None]
         value[(cases < FEWEST_CASES) | (of_reference < FEWEST_CASES) | np.isnan(low)] = np.nan
-        lower, upper = _bounds(value, low, high, cases, of_reference, reference.level)
+        # One more error takes a case from the others, and half a case from F1.
+        weight = np.array([[0.5 if target.metric is Metric.F1 else 1.0] for target in wanted])
+        lower, upper = _bounds(value, low, high, cases, of_reference, weight, reference.level)
         return PerformanceEstimates(tuple(wanted), value, lower, upper, cases)
 
     def mix(self) -> Floats:
         """Return the share of each class if nothing but the mix changed, shape (classes, windows); empty for many classes."""
         reference = self.reference
-        value = mix_of(reference.profiles, reference.cases[: len(reference.profiles)] > 0, self.scaled)
+        value = reference.mixes.solve(self.scaled)
         value[:, self.expected.records == 0] = np.nan
         return value
 
     def class_mix(self) -> "ClassMix":
         """Return the class mix with its intervals."""
         reference, value = self.reference, self.mix()
-        value[reference.cases[: len(value)] == 0] = np.nan
         rows = slice(len(every_target(reference.classes)), None)
         low, high = reference.low[rows, None], reference.high[rows, None]
-        lower, upper = _bounds(
-            value, low, high, self.expected.records[None], np.array([[reference.records]]), reference.level
-        )
+        value[(reference.cases[: len(value)] == 0) | np.isnan(low[:, 0])] = np.nan
+        records, of_reference = self.expected.records[None], np.array([[reference.records]])
+        lower, upper = _bounds(value, low, high, records, of_reference, np.ones((1, 1)), reference.level)
         return ClassMix(value, lower, upper)
 
 
@@ -430,13 +451,12 @@ def _bounds(
     high: Singles,
     cases: Floats | Integers,
     of_reference: Floats | Integers,
+    weight: Floats,
     level: float,
 ) -> tuple[Floats, Floats]:
-    """Return the ends of intervals: errors by chance, widened by errors that chance may have hidden."""
-    units, unseen = (
-        unit(cases, of_reference),
-        hidden_share(np.maximum(cases, 1.0), np.maximum(of_reference, 1.0), level),
-    )
+    """Return the ends of intervals: errors by chance, widened by errors that chance may have hidden, each of some weight."""
+    units = unit(cases, of_reference)
+    unseen = weight * hidden_share(np.maximum(cases, 1.0), np.maximum(of_reference, 1.0), level)
     below, above = widened(high * units, unseen), widened(-low * units, unseen)
     return np.clip(value - below, 0.0, 1.0), np.clip(value + above, 0.0, 1.0)
 

@@ -127,7 +127,8 @@ def fit_curves(vectors: Singles, labels: Integers) -> ClassCurves:
     sizes = [len(scores) for scores, _ in corners]
     return ClassCurves(
         np.cumsum([0, *sizes[:-1]], dtype=np.int64),
-        np.concatenate([scores for scores, _ in corners]),
+        # Turns -0.0 into 0.0, whose bits ascend.
+        np.concatenate([scores for scores, _ in corners]) + np.float32(0.0),
         np.concatenate([values for _, values in corners]),
     )
 
