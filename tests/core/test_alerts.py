@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from monitor.core.alerts import CHANCE_MARGIN, AlertPhase, AlertRule, AlertState, AlertStatus, AlertType, On, Severity
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, Result, Why, WindowState
+from monitor.core.performance import Metric
 from tests.one_window import AlertFacts, status, step
 
 HALF_AN_HOUR = 1800.0
@@ -708,3 +709,15 @@ def test_degraded_input_is_one_alert_of_the_model(pattern: str) -> None:
     """Whatever its list of segments: records are rejected before their segment is known."""
     rule = replace(DEGRADED, segments=(pattern,))
     assert [name for name in ("all", "site=A", "site=A,scanner=2") if rule.applies_to(name)] == ["all"]
+
+
+def test_the_fingerprint_of_a_rule_without_a_metric_is_as_before() -> None:
+    """Stored states stay valid. Another metric or class is another rule."""
+    plain = AlertRule("low", drop=0.05)
+    before = "accuracy estimator=consensus on=upper drop=0.05 for=1800.0 hysteresis=0.01 new_records=0.2 after=0.0"
+    assert plain.fingerprint == before
+    changed = [
+        replace(plain, metric=metric, of_class=of_class)
+        for metric, of_class in ((Metric.SENSITIVITY, "a"), (Metric.SENSITIVITY, None), (Metric.PPV, "a"))
+    ]
+    assert len({rule.fingerprint for rule in (plain, *changed)}) == 4
