@@ -19,7 +19,17 @@ from numpy.typing import NDArray
 
 from monitor.core.class_mix import MixSolver
 from monitor.core.estimate import Interval, Why
-from monitor.core.scores import FIXED_POINT, FLOOR, Floats, Integers, Singles, ThresholdGrid, fixed, in_blocks
+from monitor.core.scores import (
+    FIXED_POINT,
+    FLOOR,
+    MOST_TOGETHER,
+    Floats,
+    Integers,
+    Singles,
+    ThresholdGrid,
+    fixed,
+    in_blocks,
+)
 
 Numbers = NDArray[np.int64]
 
@@ -507,7 +517,7 @@ class PerformanceGauge:
 
     def measure(self, vectors: Singles, decided: Integers, denominators: Floats) -> Iterator[PerformanceMeasures]:
         """Yield what records add, in blocks; `denominators` are those of their scaled softmax."""
-        rows = max(16, _BLOCK_ELEMENTS // self.reference.classes)
+        rows = max(16, min(MOST_TOGETHER, _BLOCK_ELEMENTS // self.reference.classes))
         for start in range(0, len(vectors), rows):
             block = slice(start, start + rows)
             yield self._measure(start, vectors[block], decided[block], denominators[block])

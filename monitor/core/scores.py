@@ -300,6 +300,9 @@ FIXED_POINT = 1 << 40
 MOST_RECORDS = (1 << 23) - 1
 """Totals of more records could exceed 64 bits."""
 
+MOST_TOGETHER = 1 << 13
+"""Records that may be measured together: float64 holds the sum of so many numbers in fixed point exactly."""
+
 Cells = NDArray[np.intp]
 
 # Numbers with the same upper bits share a slot. A finer table is faster until it exceeds the cache.

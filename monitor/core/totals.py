@@ -26,6 +26,7 @@ from monitor.core.performance import MeasuredPerformance, PerformanceGauge, Perf
 from monitor.core.scores import (
     FIXED_POINT,
     FLOOR,
+    MOST_TOGETHER,
     TINY,
     Booleans,
     Floats,
@@ -62,9 +63,6 @@ _FEW_CLASSES = 16
 _SORTED_ELEMENTS = 1 << 17
 # Approximate entropies further than this from the threshold are on the right side of it.
 _CLOSE = 1e-6
-
-MOST_TOGETHER = 1 << 13
-"""Records that may be measured together: float64 holds the sum of so many numbers in fixed point exactly."""
 
 _COUNT, _CONFIDENCE, _REMAINDER, _FIRST = 0, 1, 3, 5
 _WHOLE = np.array([[_COUNT, _CONFIDENCE], [_COUNT, _CONFIDENCE + 1]])

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration
 from monitor.core.decisions import DecidedBy
-from monitor.core.scores import MOST_RECORDS, Booleans, Floats, Integers, Singles
+from monitor.core.scores import MOST_RECORDS, MOST_TOGETHER, Booleans, Floats, Integers, Singles
 from monitor.core.totals import (
-    MOST_TOGETHER,
     STREAMS,
     Gauge,
     Marks,
