@@ -113,9 +113,9 @@ def calibration_of(classes: int, records: int = REFERENCE_RECORDS) -> Calibratio
     return calibrate(label_outputs(*outputs(records, classes, 1)))
 
 
-def filled(calibration: Calibration, records: int) -> SlidingWindow:
+def filled(calibration: Calibration, records: int, gauge: Gauge | None = None) -> SlidingWindow:
     """Return a full window."""
-    window = SlidingWindow(Gauge(calibration), Bounds(records=records))
+    window = SlidingWindow(gauge or Gauge(calibration), Bounds(records=records))
     for start in range(0, records, 100_000):
         part, _ = outputs(min(100_000, records - start), calibration.classes, 2 + start)
         window.add(part, np.arange(start, start + len(part), dtype=np.float64), float(records))

@@ -26,6 +26,7 @@ from benchmarks.measures import (
     window_bytes,
 )
 from monitor.core.calibration import Calibration
+from monitor.core.performance import targets
 from monitor.core.record_columns import Records, Texts
 from monitor.core.segments import ModelWindows, Segmentation
 from monitor.core.totals import Gauge
@@ -134,6 +135,17 @@ def by_windows() -> Iterable[Sequence[float]]:
         yield number, passed, passed / number
 
 
+def by_performance() -> Iterable[Sequence[float]]:
+    """Yield K, the microseconds to add a record to a window of accuracy alone and to one of all metrics, and their ratio."""
+    for classes in (2, 10, 100, 1000):
+        calibration = calibration_of(classes)
+        gauges = (Gauge(calibration, shown=wanted) for wanted in ((), targets(classes, asked=True)))
+        pushes = [pushing(filled(calibration, 10_000, gauge), classes) for gauge in gauges]
+        rounds = np.array([[best(push, 3) for push in pushes] for _ in range(9)])
+        without, everything = 1e6 * np.median(rounds, axis=0) / BATCH
+        yield classes, without, everything, float(np.median(rounds[:, 1] / rounds[:, 0]))
+
+
 def main() -> None:
     """Print the tables."""
     started = time.perf_counter()
@@ -142,6 +154,7 @@ def main() -> None:
     table(("windows a record", f"{insert}", "bytes a record"), by_windows_a_record())
     table(("m", "evaluate, µs", insert, "a window, kB"), by_reference())
     table(("windows", "evaluate all, µs", "each, µs"), by_windows())
+    table(("K", f"{insert}, accuracy alone", "all metrics", "ratio"), by_performance())
     print(f"in {time.perf_counter() - started:,.0f} s")
 
 
