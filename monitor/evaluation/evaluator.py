@@ -28,7 +28,7 @@ from monitor.core.alerts import (
 )
 from monitor.core.calibration import WindowEstimates
 from monitor.core.estimate import CONSENSUS, STATES, Why, WindowState
-from monitor.core.performance import MeasuredPerformance
+from monitor.core.performance import MeasuredPerformance, Target
 from monitor.core.report import (
     AlertColumns,
     InputFacts,
@@ -217,14 +217,17 @@ class Evaluator:
     _missing: dict[Segment, WindowAlertState] = field(default_factory=dict)
     """Windows that are not here now: not restored yet, or moving between processes."""
     _versions: VersionCounts = field(init=False)
+    _exported: tuple[Target, ...] = field(init=False)
+    """What the metrics page shows beyond accuracy."""
     _counted: tuple[int, int] | None = None
     _last: float | None = None
     retracted_at: float | None = None
     """When the caller retracted the last report: since then its windows are in state `error`."""
 
     def __post_init__(self) -> None:
-        """Set up the counts of versions."""
+        """Set up the counts of versions, and what is exported."""
         self._versions = VersionCounts(of=self._version)
+        self._exported = () if self.reference is None else self.config.exported(self.reference.classes)
 
     @property
     def name(self) -> str:
@@ -282,7 +285,7 @@ class Evaluator:
             self.config.segmentation.most_segments if self.config.segmentation.split_by else 0,
             MappingProxyType(dict(errors)),
             self.config.minimum_records,
-            self.config.exported(self.reference.classes),
+            self._exported,
             CLASS_MIX in self.config.performance,
         )
 
