@@ -23,7 +23,7 @@ from monitor.core.performance import (
 )
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Singles
 
-_REPLAYS, _REPLAYS_OF_MANY_CLASSES = 60, 20
+_REPLAYS, _REPLAYS_OF_MANY_CLASSES = 60, 12
 _WINDOWS_PER_SIZE = 2
 _SIZES = (20, 50, 100, 200, 500, 1000)
 _FEWEST_ERRORS = 40
@@ -80,7 +80,7 @@ def _errors(sample: _Sample, progress: Progress) -> Floats:
     wanted, random = every_target(classes), np.random.default_rng(_SEED)
     replays = _REPLAYS if classes <= MOST_SHOWN else _REPLAYS_OF_MANY_CLASSES
     # Enough records for rare classes, few enough for a thousand of them.
-    taken = min(records, max(1000, min(20_000, 100_000 // classes)))
+    taken = min(records, max(1000, min(20_000, 60_000 // classes)))
     held = taken // 4
     windows = [
         np.arange(number * size, (number + 1) * size)
