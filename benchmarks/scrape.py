@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+import numpy as np
+
 from benchmarks.against import BEFORE_ISSUE_17, ROOT, tree_of
 from benchmarks.measures import outputs
 from benchmarks.ratios import HEAD, ratio
-from monitor.reference.reference import Reference
 
 SCRAPE_EVERY_SECONDS = 0.1
 _CLASSES = 10
@@ -64,8 +65,24 @@ class Found:
 
 def measured(folder: Path, segments: int, records: int, a_second: int, seconds: float, tree: Path) -> Found:
     """Run the daemon of a tree in a folder, fill its windows and scrape it."""
-    reference = Reference.calibrate(*outputs(_REFERENCE_RECORDS, _CLASSES, seed=1), model=_MODEL, version="2.1")
-    reference.save(folder / "density.ref")
+    probabilities, labels = outputs(_REFERENCE_RECORDS, _CLASSES, seed=1)
+    np.savez(folder / "reference.npz", probs=probabilities, label=labels)
+    # By each tree itself: an older one does not read the references of a newer.
+    words = [
+        "calibrate",
+        "--input",
+        "reference.npz",
+        "--model",
+        _MODEL,
+        "--model-version",
+        "2.1",
+        "--output",
+        "density.ref",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    subprocess.run(
+        [sys.executable, "-m", "monitor", *words], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
+    )
     (folder / "config.yaml").write_text(_CONFIG.format(segments=segments), encoding="utf-8")
     inbox = folder / "inbox"
     inbox.mkdir()

@@ -27,7 +27,6 @@ from monitor.core.scores import (
     Integers,
     Singles,
     ThresholdGrid,
-    fixed,
     in_blocks,
 )
 
@@ -448,6 +447,8 @@ class ClassMix:
 
 
 _NOTHING = 1e-9
+_COUNTED = 1.0 / FIXED_POINT
+"""What adds 1 to a total."""
 
 
 def unit(cases: Floats | Integers, of_reference: Floats | Integers) -> Floats:
@@ -491,7 +492,8 @@ class PerformanceMeasures:
     record: Integers
     """The record of each entry, in the block."""
     column: Integers
-    value: Numbers
+    value: Floats
+    """An integer: a share in fixed point, or 1 for a count."""
     scaled: NDArray[np.int32]
     """The scaled probabilities, shape (classes or 0, records), where `MIXED_ONE` is 1."""
 
@@ -524,26 +526,24 @@ class PerformanceGauge:
 
     def _measure(self, start: int, vectors: Singles, decided: Integers, denominators: Floats) -> PerformanceMeasures:
         records, expected = np.arange(len(vectors)), self.reference.curves.expected(vectors)
-        total = np.where(expected.known, expected.total, 1.0)
+        inverse = 1.0 / np.where(expected.known, expected.total, 1.0)
         entries = [
-            (expected.record, expected.of_class, expected.above / total[expected.record]),
+            (expected.record, expected.of_class, expected.above * inverse[expected.record]),
             (records, self._right + decided, expected.of(decided)),
         ]
         if self.reference.curves.floor:
-            entries.append((records, np.full(len(records), self._floor), self.reference.curves.floor / total))
-        counted = [(unknown := np.flatnonzero(~expected.known), np.full(len(unknown), self._unknown))]
+            entries.append((records, np.full(len(records), self._floor), self.reference.curves.floor * inverse))
+        if len(unknown := np.flatnonzero(~expected.known)):
+            entries.append((unknown, np.full(len(unknown), self._unknown), np.full(len(unknown), _COUNTED)))
         if edges := len(self.reference.edges):
             cell = self._cells.start + np.searchsorted(self.reference.edges[1:], vectors[:, 1], side="right")
             entries.append((records, cell, expected.of(np.ones_like(decided))))
-            counted.append((records, cell + edges))
-        ones = np.ones(sum(len(some) for some, _ in counted), dtype=np.int64)
-        return PerformanceMeasures(
-            slice(start, start + len(vectors)),
-            np.concatenate([some for some, *_ in entries] + [some for some, _ in counted]),
-            np.concatenate([column for _, column, _ in entries] + [column for _, column in counted]),
-            np.append(fixed(np.concatenate([value for *_, value in entries])), ones),
-            self._scaled(vectors, denominators),
-        )
+            entries.append((records, cell + edges, np.full(len(records), _COUNTED)))
+        record, column, value = map(np.concatenate, zip(*entries, strict=True))
+        value *= FIXED_POINT
+        np.rint(value, out=value)
+        block = slice(start, start + len(vectors))
+        return PerformanceMeasures(block, record, column, value, self._scaled(vectors, denominators))
 
     def _scaled(self, vectors: Singles, denominators: Floats) -> NDArray[np.int32]:
         if not len(self.reference.profiles):
@@ -578,7 +578,7 @@ class PerformanceGauge:
         of_record = np.repeat(np.arange(len(lengths)), lengths)
         for some in self.measure(vectors, decided, denominators):
             rows = of_record[some.rows]
-            np.add.at(totals, (rows[some.record], some.column), some.value)
+            np.add.at(totals, (rows[some.record], some.column), some.value.astype(np.int64))
             for column, scaled in zip(totals.T[self.mixed], some.scaled, strict=True):
                 np.add.at(column, rows, scaled)
         counts = np.zeros((len(lengths), self.reference.classes), dtype=np.int64)
@@ -596,7 +596,7 @@ class PerformanceGauge:
                 taken = np.argmax(vectors[rows], axis=1) if given is None else given[rows]
                 # The largest power of the scaled softmax is 1.
                 for some in self.measure(vectors[rows], taken, 1.0 / block.scaled.confidence):
-                    np.add.at(row, some.column, some.value)
+                    row[:] += np.bincount(some.column, some.value, len(row)).astype(np.int64)
                     row[self.mixed] += some.scaled.sum(axis=1, dtype=np.int64)
                 count[:] += np.bincount(taken, minlength=len(count))
                 start = rows.stop

@@ -673,12 +673,13 @@ class TotalsTable:
                 found = np.bincount(entry * width + column, value)
                 used = np.flatnonzero(found)
                 entry, column = np.divmod(used, width)
-                value = found[used].astype(np.int64)
+                value = found[used].astype(np.float64)
+            added = value.astype(np.int64)
             starts = np.flatnonzero(np.diff(of_group, prepend=-1))
             scaled = np.add.reduceat(some.scaled, starts, axis=1, dtype=np.int64)
             mixed = np.arange(width - len(scaled), width)
             for row, sign in zip(rows, signs, strict=True):
-                np.add.at(flat, row[entry] * width + column, value * sign[entry])
+                np.add.at(flat, row[entry] * width + column, added * sign[entry])
                 some_rows, some_signs = row[of_group[starts]], sign[of_group[starts]]
                 np.add.at(flat, (some_rows * width + mixed[:, None]).ravel(), (scaled * some_signs).ravel())
 
