@@ -7,7 +7,7 @@ from typing import Any
 
 from monitor.core.calibration import WindowEstimate, or_none
 from monitor.core.estimate import Interval
-from monitor.core.performance import MOST_SHOWN, ClassShare, Metric, Performance, Target
+from monitor.core.performance import MOST_SHOWN, Metric, MixedShare, Performance, Target
 from monitor.reference.offline import Compared
 from monitor.reference.reference import Reference
 
@@ -79,7 +79,7 @@ def _beside_object(one: Compared, *, labelled: bool) -> dict[str, float | None]:
 
 def interval_of(one: Compared) -> Interval | None:
     """Return the interval of an estimate."""
-    return one.estimate.interval if isinstance(one.estimate, (Performance, ClassShare)) else None
+    return one.estimate.interval if isinstance(one.estimate, (Performance, MixedShare)) else None
 
 
 Line = tuple[str, Callable[[Compared], str]]

@@ -21,7 +21,7 @@ from monitor.core.estimators.confidence import DifferenceOfConfidences
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress
 from monitor.core.performance import (
     ClassReference,
-    ClassShare,
+    MixedShare,
     Performance,
     PerformanceGauge,
     Target,
@@ -45,7 +45,7 @@ class WindowEstimate(Mapping[str, Result]):
     """The disagreement explained by chance, at the interval level."""
     performance: tuple[Performance, ...] = ()
     """Metrics beyond accuracy; empty unless they are asked for, and for a reference of an older version."""
-    class_mix: tuple[ClassShare | None, ...] = ()
+    class_mix: tuple[MixedShare | None, ...] = ()
     """The share of each class if nothing but the class mix changed; None for a class that the reference does not have."""
 
     def __getitem__(self, name: str) -> Result:

@@ -99,7 +99,7 @@ class Performance(NamedTuple):
     why: Why | None = None
 
 
-class ClassShare(NamedTuple):
+class MixedShare(NamedTuple):
     """The estimated share of a class in a window, if nothing but the class mix changed."""
 
     value: float
@@ -436,12 +436,12 @@ class ClassMix:
     lower: Floats
     upper: Floats
 
-    def window(self, index: int) -> tuple[ClassShare | None, ...]:
+    def window(self, index: int) -> tuple[MixedShare | None, ...]:
         """Return the share of each class in one window; None for a class that the reference does not have."""
         rows = zip(*(column[:, index].tolist() for column in (self.value, self.lower, self.upper)), strict=True)
         return tuple(
             # NaN differs from itself.
-            ClassShare(value, Interval(lower, upper)) if value == value else None  # noqa: PLR0124
+            MixedShare(value, Interval(lower, upper)) if value == value else None  # noqa: PLR0124
             for value, lower, upper in rows
         )
 

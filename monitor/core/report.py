@@ -14,7 +14,7 @@ from monitor.core.alerts import PHASES, AlertPhase, AlertStatus, Codes, Flags
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.decisions import Decision
 from monitor.core.estimate import CONSENSUS, STATES, Estimate, Result, Why, WindowState
-from monitor.core.performance import ClassReference, ClassShare, MeasuredPerformance, Performance, Target
+from monitor.core.performance import ClassReference, MeasuredPerformance, MixedShare, Performance, Target
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
 from monitor.core.totals import MeasuredWindows
@@ -72,7 +72,7 @@ class SegmentReport:
     """When the state began, in Unix seconds; None if unknown."""
     performance: tuple[Performance, ...] = ()
     """Estimates beyond accuracy; empty without an estimate, or if the reference is of an older version."""
-    class_mix: tuple[ClassShare | None, ...] = ()
+    class_mix: tuple[MixedShare | None, ...] = ()
     """By class; empty without an estimate, or with many classes."""
 
     @property

@@ -14,8 +14,8 @@ from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.estimators import EmptySets
 from monitor.core.intervals import DEFAULT_LEVEL
 from monitor.core.performance import (
-    ClassShare,
     Metric,
+    MixedShare,
     Performance,
     PerformanceGauge,
     Target,
@@ -105,7 +105,7 @@ def estimate_windows(
 class Compared(NamedTuple):
     """A metric, or the share of a class, of a labelled target."""
 
-    estimate: Performance | ClassShare | None
+    estimate: Performance | MixedShare | None
     """None for a class that the source does not have."""
     realised: float | None
     reference: float | None

@@ -10,7 +10,7 @@ import msgspec
 from monitor.core.alerts import AlertStatus
 from monitor.core.estimate import Estimate, Result, share_interval
 from monitor.core.history import Series, Span
-from monitor.core.performance import ClassShare, Performance
+from monitor.core.performance import MixedShare, Performance
 from monitor.core.report import Realised, ReferenceFacts, Report, SegmentReport
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, name_of
@@ -162,7 +162,7 @@ def _performance(one: Performance, reference: ReferenceFacts) -> dict[str, Any]:
     }
 
 
-def _class_mix(mix: Sequence[ClassShare | None], reference: ReferenceFacts) -> list[dict[str, Any]]:
+def _class_mix(mix: Sequence[MixedShare | None], reference: ReferenceFacts) -> list[dict[str, Any]]:
     own = reference.performance
     shares = [None] * len(mix) if own is None else (own.cases / own.records).tolist()
     bounds = {"lower": None, "upper": None}
