@@ -1,5 +1,6 @@
 """Small state changes, and a disk that can be full or read-only."""
 
+import shutil
 import sqlite3
 import struct
 import subprocess
@@ -111,9 +112,12 @@ def remount(point: Path, mode: str) -> None:
 
 
 def mount_again(point: Path) -> None:
-    """Unmount a filesystem, repair it and mount it again."""
+    """Unmount a filesystem, repair it and mount it again.
+
+    A copy of it: a container of another test may have been started meanwhile, and then holds on to the mounted one.
+    """
     subprocess.run(["umount", str(point)], check=True)
-    image = point.with_name("disk.img")
+    image = Path(shutil.copyfile(point.with_name("disk.img"), point.with_name("repaired.img")))
     subprocess.run(["fsck.ext4", "-p", "-f", str(image)], check=False, capture_output=True)
     subprocess.run(["mount", "-o", "loop", str(image), str(point)], check=True)
 
