@@ -84,21 +84,10 @@ class IntervalTables:
         with np.errstate(invalid="ignore"):
             seen = low + np.where(low == high, 0.0, (high - low) * share)
         seen *= np.sqrt(1.0 / records + 1.0 / self.reference_records)
-        unseen = self._unseen(tails, records)
+        unseen = unseen_share(tails, records, self.reference_records)
         finite = np.isfinite(seen)
         known = np.where(finite, seen, 0.0)
-        # An independent error, added outward.
-        return np.where(finite, known + np.sqrt(known * known + unseen * unseen) - np.abs(known), seen)
-
-    def _unseen(self, tails: Floats, records: Integers) -> Floats:
-        """Return the share of errors in a window that chance may have kept out of the reference.
-
-        A reference without errors replays without errors, and would give intervals of width 0. So assume one more record in
-        it, an error: the errors in a window then exceed k with a probability of at most (n / (n + m))^(k + 1). The share is
-        that of the smallest k for which this is within the tail.
-        """
-        odds = _log(records / (records + self.reference_records))
-        return np.asarray(np.maximum(0.0, np.ceil(tails / odds) - 1.0) / records)
+        return np.where(finite, widened(known, unseen), seen)
 
     def _tables(self, names: tuple[str, ...]) -> tuple[Floats, Floats, Floats]:
         """Return biases; errors below and above the centre and of the disagreement; and the logarithm of their tails."""
@@ -122,6 +111,32 @@ class IntervalTables:
         return np.append(_log(self.sizes[1:] / self.sizes[:-1]), 1.0)
 
 
+def widened(known: Floats, unseen: Floats) -> Floats:
+    """Return errors with an independent one added outward."""
+    return np.asarray(known + np.sqrt(known * known + unseen * unseen) - np.abs(known))
+
+
+def unseen_share(tails: Floats | float, records: Floats | Integers, reference_records: Floats | int) -> Floats:
+    """Return the share of errors in a window that chance may have kept out of the reference; `tails` are logarithms.
+
+    A reference without errors replays without errors, and would give intervals of width 0. So assume one more record in
+    it, an error: the errors in a window then exceed k with a probability of at most (n / (n + m))^(k + 1). The share is
+    that of the smallest k for which this is within the tail.
+    """
+    odds = _log(records / (records + reference_records))
+    return np.asarray(np.maximum(0.0, np.ceil(tails / odds) - 1.0) / records)
+
+
+def outward_quantiles(errors: Floats, share: float, fewest: int) -> Floats:
+    """Return the quantile of each row, rounded outward; NaN with fewer than `fewest` values."""
+    known = np.count_nonzero(~np.isnan(errors), axis=1)
+    place = np.maximum(known - 1, 0) * share
+    outward = (np.floor(place) if share < 0.5 else np.ceil(place)).astype(np.intp)
+    # NaN is sorted last.
+    found = np.take_along_axis(np.sort(errors, axis=1), outward[:, None], axis=1)[:, 0]
+    return np.where(known >= fewest, found, np.nan)
+
+
 def _log(values: Floats) -> Floats:
     """Return logarithms that are the same alone and among others, unlike those of numpy."""
-    return np.array([math.log(value) for value in values.tolist()])
+    return np.reshape([math.log(value) for value in values.ravel().tolist()], values.shape)

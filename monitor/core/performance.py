@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from monitor.core.class_mix import MixSolver
 from monitor.core.estimate import Interval, Why
+from monitor.core.intervals import unseen_share, widened
 from monitor.core.scores import (
     FIXED_POINT,
     FLOOR,
@@ -467,20 +468,10 @@ def _bounds(
 ) -> tuple[Floats, Floats]:
     """Return the ends of intervals: errors by chance, widened by errors that chance may have hidden, each of some weight."""
     units = unit(cases, of_reference)
-    unseen = weight * hidden_share(np.maximum(cases, 1.0), np.maximum(of_reference, 1.0), level)
+    tail = math.log((1.0 - level) / 2.0)
+    unseen = weight * unseen_share(tail, np.maximum(cases, 1.0), np.maximum(of_reference, 1.0))
     below, above = widened(high * units, unseen), widened(-low * units, unseen)
     return np.clip(value - below, 0.0, 1.0), np.clip(value + above, 0.0, 1.0)
-
-
-def widened(known: Floats, unseen: Floats) -> Floats:
-    """Return errors widened by an independent one, outward."""
-    return np.asarray(known + np.sqrt(known * known + unseen * unseen) - np.abs(known))
-
-
-def hidden_share(cases: Floats, of_reference: Floats, level: float) -> Floats:
-    """Return the share of errors that chance may have kept out of the reference; see `IntervalTables`."""
-    odds = np.log(cases / (cases + of_reference))
-    return np.asarray(np.maximum(0.0, np.ceil(np.log((1.0 - level) / 2.0) / odds) - 1.0) / cases)
 
 
 @dataclass(frozen=True, slots=True)

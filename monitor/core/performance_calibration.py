@@ -8,7 +8,7 @@ on the size of the window: so those of all sizes are pooled.
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.intervals import Progress
+from monitor.core.intervals import Progress, outward_quantiles
 from monitor.core.performance import (
     CELLS,
     FEWEST_CASES,
@@ -38,7 +38,8 @@ def calibrate_performance(reference: LabelledOutputs, level: float, progress: Pr
     sample = _Sample(vectors, scaled, reference.labels, reference.decided, reference.temperature)
     errors = _errors(sample, progress)
     tail = (1.0 - level) / 2.0
-    return sample.calibrated(everything, level, _quantiles(errors, tail), _quantiles(errors, 1.0 - tail))
+    low, high = (outward_quantiles(errors, share, _FEWEST_ERRORS).astype(np.float32) for share in (tail, 1.0 - tail))
+    return sample.calibrated(everything, level, low, high)
 
 
 class _Sample:
@@ -108,16 +109,6 @@ def _errors(sample: _Sample, progress: Progress) -> Floats:
         found.append(np.concatenate([errors, mix]))
         progress((done + 1) / replays)
     return np.concatenate(found, axis=1)
-
-
-def _quantiles(errors: Floats, share: float) -> Singles:
-    """Return the quantile of each row, rounded outward; NaN with too few values."""
-    known = np.count_nonzero(~np.isnan(errors), axis=1)
-    place = np.maximum(known - 1, 0) * share
-    outward = (np.floor(place) if share < 0.5 else np.ceil(place)).astype(np.intp)
-    # NaN is sorted last.
-    found = np.take_along_axis(np.sort(errors, axis=1), outward[:, None], axis=1)[:, 0]
-    return np.where(known >= _FEWEST_ERRORS, found, np.nan).astype(np.float32)
 
 
 def fit_curves(vectors: Singles, labels: Integers) -> ClassCurves:

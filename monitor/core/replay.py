@@ -28,7 +28,7 @@ from monitor.core.ensemble import (
     with_variants,
 )
 from monitor.core.estimate import CONSENSUS
-from monitor.core.intervals import ErrorQuantiles, IntervalTables, Progress
+from monitor.core.intervals import ErrorQuantiles, IntervalTables, Progress, outward_quantiles
 from monitor.core.scores import (
     ConformalSets,
     Floats,
@@ -136,12 +136,8 @@ def _biases(forms: Sequence[CalibratedEstimator], reference: LabelledOutputs) ->
 
 def _quantiles(errors: Floats, share: float) -> Floats:
     """Return the quantile of each row, rounded outward; infinite with too few values."""
-    known = np.count_nonzero(~np.isnan(errors), axis=1)
-    place = (known - 1) * share
-    outward = (np.floor(place) if share < 0.5 else np.ceil(place)).astype(np.intp)
-    # NaN is sorted last.
-    found = np.take_along_axis(np.sort(errors, axis=1), outward[:, None], axis=1)[:, 0]
-    return np.where(known >= _FEWEST_ERRORS, found, np.copysign(np.inf, share - 0.5))
+    found = outward_quantiles(errors, share, _FEWEST_ERRORS)
+    return np.where(np.isnan(found), np.copysign(np.inf, share - 0.5), found)
 
 
 class _Stream:
