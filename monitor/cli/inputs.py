@@ -9,6 +9,7 @@ from pathlib import Path
 from monitor.cli.progress_bar import working
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import MINIMUM_RECORDS
+from monitor.core.segments import Segmentation
 from monitor.errors import InvalidInput, Problem, UsageError
 from monitor.records.offline_files import Decoded, offline_schema, read_file
 from monitor.records.record_schema import OutputKind
@@ -63,6 +64,43 @@ def add_decision_field(group: argparse._ActionsContainer) -> None:
     )
 
 
+def add_segment_options(parser: argparse.ArgumentParser, purpose: str) -> None:
+    """Add the options that split records into segments."""
+    group = parser.add_argument_group("segments", "As `segment_by` and `fields.segments` of the daemon.")
+    group.add_argument(
+        "--segment-by",
+        action="append",
+        default=[],
+        metavar="FIELDS",
+        help=f"{purpose}: site, or site,scanner for each scanner of a site; repeatable",
+    )
+    group.add_argument(
+        "--segment-field",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="the dotted path of a segment field, if it is not its name: site=meta.site; repeatable",
+    )
+
+
+def segments_of(options: argparse.Namespace) -> tuple[tuple[tuple[str, ...], ...], dict[str, str | None]]:
+    """Return the sets of fields to split by; and the fields, with their paths if they have one."""
+    try:
+        split_by = Segmentation(tuple(_names(text) or () for text in options.segment_by)).split_by
+    except ValueError:
+        expected = "fields such as site or site,scanner, each set once"
+        raise UsageError(Problem("--segment-by", expected, ", ".join(map(repr, options.segment_by)))) from None
+    fields: dict[str, str | None] = dict.fromkeys(name for names in split_by for name in names)
+    if "" in fields:
+        raise UsageError(Problem("--segment-by", "names of fields", "an empty name"))
+    for text in options.segment_field:
+        name, _, path = text.partition("=")
+        if name not in fields or not path:
+            raise UsageError(Problem("--segment-field", "NAME=PATH, with a name of --segment-by", repr(text)))
+        fields[name] = path
+    return split_by, fields
+
+
 def decision_of(options: argparse.Namespace, classes: tuple[str, ...]) -> Decision:
     """Return how the device decides."""
     if options.decide_field:
@@ -114,6 +152,7 @@ def read_batch(
     """Read a file with the given options; raise InvalidInput on bad records, unless --skip-bad is given."""
     with_labels = hasattr(options, "label_field")
     named = getattr(options, "classes", None)
+    fields = segments_of(options)[1] if hasattr(options, "segment_by") else {}
     schema = offline_schema(
         kind=OutputKind(options.kind),
         vector_field=options.vector_field,
@@ -121,6 +160,7 @@ def read_batch(
         label_field=options.label_field if with_labels else None,
         classes=classes or _names(named),
         decision_field=getattr(options, "decide_field", None),
+        segments=fields,
     )
     with working(f"reading {path}"):
         decoded = read_file(path, schema, labels=labels)
@@ -137,6 +177,10 @@ def read_batch(
         if not good:
             raise InvalidInput(f"{path}: expected at least one good record, found none; {skipped}")
         print(f"{path}: {skipped}", file=sys.stderr)
+    for name, field in fields.items():
+        if name not in decoded.records.fields or decoded.records.fields[name].are("").all():
+            expected = f"records with the field {field or name!r}"
+            raise UsageError(Problem("--segment-by", expected, f"none in {path}"))
     if decoded.referred:
         print(f"{path}: left out {decoded.referred:,} records that were referred to a person", file=sys.stderr)
     return decoded

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from monitor.core.decisions import Decision
 from monitor.core.ensemble import (
@@ -29,6 +30,9 @@ from monitor.core.performance import (
 from monitor.core.performance_calibration import calibrate_performance
 from monitor.core.replay import replay
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Singles
+
+if TYPE_CHECKING:  # they are made with a calibration
+    from monitor.core.labelled_baselines import SegmentBaselines
 
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "skip"}
 """The variants of the paper."""
@@ -99,6 +103,8 @@ class Calibration:
     decision: Decision = field(default_factory=Decision)
     performance: ClassReference | None = field(default=None, repr=False)
     """None for a reference of an older version."""
+    segments: "SegmentBaselines | None" = field(default=None, repr=False)
+    """The labelled baselines of segments; None without any."""
     _ensembles: dict[tuple[tuple[str, str], ...], Ensemble] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -47,12 +47,12 @@ class IntervalTables:
         if len(self.sizes) == 0:
             nothing, no_records = np.isnan(accuracy), records == 0
             return np.where(nothing, np.nan, 0.0), np.where(nothing, np.nan, 1.0), np.where(no_records, np.nan, 1.0)
-        bias, below, above, chance = self._around(names, records)
+        bias, below, above, chance = self.around(names, records)
         # The centre is clipped, the errors are not. NaN stays NaN.
         centre = np.minimum(np.maximum(accuracy - bias, _ZERO), _ONE)
         return np.maximum(centre - below, _ZERO), np.minimum(centre + above, _ONE), chance.copy()
 
-    def _around(self, names: tuple[str, ...], records: Integers) -> tuple[Floats, ...]:
+    def around(self, names: tuple[str, ...], records: Integers) -> tuple[Floats, ...]:
         """Return biases, how far intervals reach below and above the centre, and the disagreement by chance.
 
         They depend only on the numbers of records, which do not change in full windows: the latest are kept.

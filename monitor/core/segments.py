@@ -193,7 +193,7 @@ class ModelWindows:
         segments: list[Segment] = []
         codes = np.full((len(records), len(self._places)), -1, dtype=np.int32)
         for split, names in enumerate(self._places):
-            for segment, rows in _split(names, records.fields):
+            for segment, rows in rows_by_segment(names, records.fields):
                 if segment not in known and len(known) >= self._segmentation.most_segments:
                     # Idle segments are removed only when room is needed.
                     known -= set(idle) - set(segments)
@@ -382,7 +382,7 @@ def _lasting(chunk: Chunk, capacity: int) -> Integers:
     return np.flatnonzero(lasting)
 
 
-def _split(names: Sequence[str], fields: Mapping[str, Texts]) -> Iterator[tuple[Segment, Integers]]:
+def rows_by_segment(names: Sequence[str], fields: Mapping[str, Texts]) -> Iterator[tuple[Segment, Integers]]:
     """Yield each combination of values with its rows; records with a missing value are skipped."""
     if not all(name in fields for name in names):
         return

@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from monitor.core.decisions import DecidedBy, Decision
-from monitor.core.record_columns import Records
+from monitor.core.record_columns import Records, Texts
 from monitor.errors import InvalidInput, Problem, UsageError
 from monitor.records.batch_builder import ModelRules, model_rules
-from monitor.records.columns import NO_CLASS, LabelRules, Labels
+from monitor.records.columns import NO_CLASS, LabelRules, Labels, TextColumn
 from monitor.records.decoder import RecordDecoder
 from monitor.records.formats.jsonl import NO_OBJECTS
 from monitor.records.formats.npy import ArrayFiles, Description, problem_of_dtype, problem_of_labels, problem_of_shape
 from monitor.records.hints import COMMAND_LINE
 from monitor.records.record_batch import SUFFIXES, Format, RecordBatch, format_of
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, RecordSchema, numbered
-from monitor.records.rejections import Reason, RejectionProblem, Rejections, listed, preview
+from monitor.records.rejections import EXPECTED, Reason, RejectionProblem, Rejections, listed, preview
 
 MAX_NUMBERS = 1 << 30
 """The limit on numbers in one file: 4 GiB of float32."""
@@ -53,8 +53,13 @@ def offline_schema(
     label_field: str | None = None,
     classes: tuple[str, ...] | None = None,
     decision_field: str | None = None,
+    segments: Mapping[str, str | None] | None = None,
 ) -> RecordSchema:
-    """Return the schema of a file with one model and no fields but outputs, labels and decisions."""
+    """Return the schema of a file with one model and no fields but outputs, labels, decisions and segments.
+
+    `segments` are names of segment fields, with a path if it is not the name.
+    """
+    segments = segments or {}
     fields = RecordFields(
         vector_field,
         class_columns,
@@ -63,13 +68,14 @@ def offline_schema(
         id=None,
         time=None,
         predicted=decision_field,
+        segments={name: path for name, path in segments.items() if path is not None},
         label=label_field,
         any_name=True,
     )
     decision = Decision() if decision_field is None else Decision(DecidedBy.FIELD)
     if classes is None and class_columns is not None and fields.prefix is None:
         classes = numbered(len(class_columns))
-    return RecordSchema((ModelFormat(_MODEL, classes, kind, decision=decision),), fields, from_file=True)
+    return RecordSchema((ModelFormat(_MODEL, classes, kind, tuple(segments), decision),), fields, from_file=True)
 
 
 def read_file(path: Path, schema: RecordSchema, *, labels: Path | None = None) -> Decoded:
@@ -188,10 +194,12 @@ def accept_array(
     kind: OutputKind = OutputKind.PROBS,
     classes: tuple[str, ...] | None = None,
     decided: ArrayLike | None = None,
+    segments: Mapping[str, ArrayLike] | None = None,
 ) -> Decoded:
     """Return the vectors of an array of shape (records, classes); raises InvalidInput that names the bad rows.
 
     `decided` are the decisions of the device, names or indices of classes, None for records referred to a person.
+    `segments` are columns of segment fields, None for a missing value.
     """
     try:
         matrix = np.asarray(outputs)
@@ -204,7 +212,25 @@ def accept_array(
         raise InvalidInput(f"outputs: {decoded.unusable}")
     if decoded.rejections.total:
         raise InvalidInput(f"outputs: {decoded.rejections}")
+    if segments:
+        fields = {name: _segment_column(name, column, len(decoded.records)) for name, column in segments.items()}
+        decoded = replace(decoded, records=replace(decoded.records, fields=fields))
     return decoded if decided is None else _with_decisions(decoded, np.asarray(decided))
+
+
+def _segment_column(name: str, column: ArrayLike, count: int) -> Texts:
+    """Return a column of segment values; raises InvalidInput."""
+    # As objects, so that numpy does not turn None and numbers into texts.
+    array = column if isinstance(column, np.ndarray) else np.array(column, dtype=object)
+    where, values = f"segments[{name!r}]", array.tolist()
+    if array.shape != (count,):
+        raise InvalidInput(Problem(where, f"{count:,} values, one a record", f"{array.shape}"))
+    built = TextColumn()
+    built.add(values, count)
+    if (wrong := built.invalid_segments()) is not None:
+        row = int(np.argmax(wrong))
+        raise InvalidInput(Problem(f"{where}[{row}]", EXPECTED[Reason.BAD_SEGMENT], preview(values[row])))
+    return built.texts()
 
 
 def _with_decisions(decoded: Decoded, decided: NDArray[Any]) -> Decoded:

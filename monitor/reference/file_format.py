@@ -16,9 +16,9 @@ from monitor.core.decisions import DecidedBy
 from monitor.errors import InvalidReference, Problem
 from monitor.reference.summary import BINS, ReferenceSummary
 
-FORMAT = 2
-"""Since format 2 it says how the device decides; before, by argmax."""
-READ = "a reference of format 1 or 2"
+FORMAT = 3
+"""Since format 2 it says how the device decides; before, by argmax. Since format 3 it may have baselines of segments."""
+READ = "a reference of format 1 to 3"
 _MAGIC = "cpcmon-reference"
 MAX_BYTES = 1 << 30
 """Ten times the size of a reference of a million records."""
@@ -64,6 +64,21 @@ class PerformanceTables(msgspec.Struct, forbid_unknown_fields=True):
     high: Array
 
 
+class SegmentTables(msgspec.Struct, forbid_unknown_fields=True):
+    """The labelled baselines of segments."""
+
+    segments: tuple[tuple[tuple[str, str], ...], ...]
+    """Fields and values of each."""
+    records: Array
+    right: Array
+    bias: dict[str, Array]
+    """By estimator, of each segment."""
+    decided: Array
+    """By segment, then class."""
+    confidence: Array
+    """By segment, then cell."""
+
+
 class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
     """The content of a reference file."""
 
@@ -83,6 +98,8 @@ class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
     """As `Decision.parsed` reads it."""
     performance: PerformanceTables | None = None
     """None in a file of format 1."""
+    segments: SegmentTables | None = None
+    """None before format 3, and without labelled baselines."""
 
 
 def to_bytes(document: ReferenceDocument) -> tuple[bytes, str]:

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -18,10 +18,13 @@ from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimate import CONSENSUS
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
+from monitor.core.labelled_baselines import FEWEST_RECORDS, SegmentBaselines
 from monitor.core.performance import ClassCurves, ClassReference, every_target
 from monitor.core.record_columns import Records
 from monitor.core.scores import label_outputs
+from monitor.core.segments import Segmentation
 from monitor.errors import InvalidReference, Problem, UsageError
+from monitor.records.columns import is_segment
 from monitor.records.offline_files import accept_array, as_kind
 from monitor.records.record_schema import OutputKind
 from monitor.records.rejections import listed
@@ -33,6 +36,7 @@ from monitor.reference.file_format import (
     PerformanceTables,
     Quantiles,
     ReferenceDocument,
+    SegmentTables,
     check_reliability,
     from_bytes,
     pack,
@@ -76,7 +80,7 @@ class Reference:
         return hash(self.fingerprint)
 
     @classmethod
-    def calibrate(
+    def calibrate(  # noqa: PLR0913 - most of them keyword-only
         cls,
         probabilities: ArrayLike,
         labels: ArrayLike,
@@ -87,15 +91,23 @@ class Reference:
         kind: str = OutputKind.PROBS,
         level: float = DEFAULT_LEVEL,
         decide: str | ArrayLike = DecidedBy.ARGMAX,
+        segments: Mapping[str, ArrayLike] | None = None,
+        segment_by: Sequence[Sequence[str]] | None = None,
     ) -> Self:
         """Return a reference from outputs of shape (records, classes) and their labels (names or indices).
 
         `decide` says how the device decides: `argmax`, a threshold such as `cancer=0.13`, or its decisions themselves, as
         labels are; None for a record that it referred to a person, which is left out.
+
+        `segments` are columns such as `{"site": ["A", "B", …], "scanner": […]}`, None where a record has no value. Each
+        segment with enough records gets a labelled baseline: by each column, or by the sets of columns `segment_by`, such as
+        `[["site"], ["site", "scanner"]]`.
         """
         decided, text = (None, decide) if isinstance(decide, str) else (decide, DecidedBy.FIELD)
         named = None if classes is None else tuple(str(name) for name in classes)
-        batch = accept_array(probabilities, labels, kind=as_kind(kind), classes=named, decided=decided)
+        batch = accept_array(
+            probabilities, labels, kind=as_kind(kind), classes=named, decided=decided, segments=segments
+        )
         return cls.from_accepted(
             batch.records,
             model=model,
@@ -103,6 +115,7 @@ class Reference:
             classes=batch.classes,
             level=level,
             decision=Decision.parsed("decide", text, batch.classes),
+            segment_by=[(name,) for name in segments or ()] if segment_by is None else segment_by,
         )
 
     @classmethod
@@ -116,8 +129,12 @@ class Reference:
         level: float = DEFAULT_LEVEL,
         progress: Progress | None = None,
         decision: Decision | None = None,
+        segment_by: Sequence[Sequence[str]] = (),
     ) -> Self:
-        """Return a reference from validated records with labels; with decisions, if they decide."""
+        """Return a reference from validated records with labels; with decisions, if they decide.
+
+        With labelled baselines of the segments by these sets of fields.
+        """
         decision, labels = decision or Decision(), records.labels
         if len(records) == 0 or labels is None:
             raise InvalidReference(Problem("reference", "at least one labelled record", "none"))
@@ -127,13 +144,18 @@ class Reference:
             raise InvalidReference(Problem("level", f"a number from {LEVELS[0]} to {LEVELS[1]}", repr(level)))
         if decision.by is DecidedBy.FIELD and records.decided is None:
             raise InvalidReference(Problem("decide", "the decision of each record", "none"))
+        split_by = _split_by(records, segment_by)
         labelled = label_outputs(records.vectors, labels, decided=decision.column(records.vectors, records.decided))
+        calibration = calibrate(labelled, level=level, progress=progress, decision=decision)
+        if split_by:
+            baselines = SegmentBaselines.of(calibration, records, split_by)
+            calibration = dataclasses.replace(calibration, segments=baselines)
         reference = cls(
             model=str(model),
             version=str(version),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             classes=classes,
-            calibration=calibrate(labelled, level=level, progress=progress, decision=decision),
+            calibration=calibration,
             summary=summarise(labelled),
         )
         return dataclasses.replace(reference, fingerprint=to_bytes(_document(reference))[1])
@@ -175,6 +197,18 @@ class Reference:
 _R = TypeVar("_R", bound=Reference)
 
 
+def _split_by(records: Records, segment_by: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Return the sets of fields by which a reference is split; raises UsageError."""
+    try:
+        found = Segmentation(tuple(tuple(names) for names in segment_by)).split_by
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    for name in dict.fromkeys(name for names in found for name in names):
+        if name not in records.fields or records.fields[name].are("").all():
+            raise UsageError(Problem("segments", f"records with the field {name!r}", "none"))
+    return found
+
+
 def _document(reference: Reference) -> ReferenceDocument:
     numbers, tables = reference.calibration, reference.calibration.intervals
     return ReferenceDocument(
@@ -197,6 +231,7 @@ def _document(reference: Reference) -> ReferenceDocument:
         estimators={one.form.name: _state(one.estimator) for one in numbers.estimators},
         decision=numbers.decision.text(reference.classes),
         performance=None if numbers.performance is None else _performance_tables(numbers.performance),
+        segments=None if numbers.segments is None else _segment_tables(numbers.segments),
     )
 
 
@@ -227,6 +262,7 @@ def _reference(cls: type[_R], document: ReferenceDocument, fingerprint: str) -> 
         decision=Decision.parsed("decision", document.decision, document.classes),
         performance=_class_reference(document),
     )
+    calibration = dataclasses.replace(calibration, segments=_segment_baselines(document, calibration))
     # An edited file may have numbers that only an estimate shows to be invalid.
     calibration.estimate(np.eye(len(document.classes), dtype=np.float32), decided=np.arange(len(document.classes)))
     return cls(
@@ -285,6 +321,67 @@ def _class_reference(document: ReferenceDocument) -> ClassReference | None:
     if len(kept.low) != len(every_target(classes)) + len(kept.profiles) or len(kept.low) != len(kept.high):
         raise ValueError("performance tables with errors of other metrics")
     return kept
+
+
+def _segment_tables(kept: SegmentBaselines) -> SegmentTables:
+    return SegmentTables(
+        segments=kept.segments,
+        records=pack(kept.records),
+        right=pack(kept.right),
+        bias={name: pack(row) for name, row in zip(kept.names, kept.own_bias, strict=True)},
+        decided=pack(kept.decided.ravel()),
+        confidence=pack(kept.confidence.ravel()),
+    )
+
+
+def _segment_baselines(document: ReferenceDocument, calibration: Calibration) -> SegmentBaselines | None:
+    if (tables := document.segments) is None:
+        return None
+    count, records, right = len(tables.segments), unpack(tables.records), unpack(tables.right)
+    pairs = [pair for segment in tables.segments for pair in segment]
+    if not all(tables.segments) or not all(name and value and is_segment(value) for name, value in pairs):
+        raise ValueError("invalid segments")
+    if len({frozenset(segment) for segment in tables.segments}) < max(1, count):
+        raise ValueError("a segment twice, or none")
+    # In any order of their fields, as the windows of the daemon may have another.
+    if any(len({name for name, _ in segment}) < len(segment) for segment in tables.segments):
+        raise ValueError("a field twice in a segment")
+    if unknown := set(tables.bias) ^ {name for name in calibration.intervals.errors if "[" not in name}:
+        raise ValueError(f"segments for a different list of estimators ({', '.join(sorted(unknown))}): calibrate again")
+    bias = [unpack(one) for one in tables.bias.values()]
+    if {len(records), len(right), *map(len, bias)} != {count}:
+        raise ValueError("tables of another number of segments")
+    decided = unpack(tables.decided).reshape(count, len(document.classes))
+    confidence = unpack(tables.confidence).reshape(count, -1 if len(unpack(tables.confidence)) else 0)
+    kept = SegmentBaselines(
+        names=tuple(tables.bias),
+        segments=tables.segments,
+        records=records,
+        right=right,
+        own_bias=np.array(bias),
+        decided=decided,
+        confidence=confidence,
+        reference_right=document.right,
+        intervals=calibration.intervals,
+    )
+    _check_segments(kept)
+    return kept
+
+
+def _check_segments(kept: SegmentBaselines) -> None:
+    whole = kept.intervals.reference_records
+    counts = (kept.records, kept.right, kept.decided, kept.confidence)
+    if any(one.dtype != np.int64 for one in counts) or min(one.min(initial=0) for one in counts) < 0:
+        raise ValueError("segments with invalid counts")
+    if np.any(kept.right > kept.records) or np.any(kept.records < FEWEST_RECORDS):
+        raise ValueError("segments with impossible counts")
+    if np.any(kept.decided.sum(axis=1) != kept.records):
+        raise ValueError("segments with decisions of another number of records")
+    for group in kept.groups:
+        if kept.records[group].sum() > whole or kept.right[group].sum() > kept.reference_right:
+            raise ValueError("segments of another number of records")
+    if not np.all(np.abs(kept.own_bias) <= 2.0):
+        raise ValueError("segments with an impossible bias")
 
 
 def _check_intervals(tables: IntervalTables) -> None:
