@@ -16,9 +16,9 @@ from monitor.core.decisions import DecidedBy
 from monitor.errors import InvalidReference, Problem
 from monitor.reference.summary import BINS, ReferenceSummary
 
-FORMAT = 2
-"""Since format 2 it says how the device decides; before, by argmax."""
-READ = "a reference of format 1 or 2"
+FORMAT = 3
+"""Since format 2 it says how the device decides; before, by argmax. Since format 3 it has what `adaptive` needs."""
+READ = "a reference of format 1, 2 or 3"
 _MAGIC = "cpcmon-reference"
 MAX_BYTES = 1 << 30
 """Ten times the size of a reference of a million records."""
@@ -64,6 +64,16 @@ class PerformanceTables(msgspec.Struct, forbid_unknown_fields=True):
     high: Array
 
 
+class OutputTables(msgspec.Struct, forbid_unknown_fields=True):
+    """The outputs of the reference, for drift. Sizes are those of the intervals."""
+
+    edges: Array
+    confidence: Array
+    decided: Array
+    class_mix_chance: Array
+    confidence_chance: Array
+
+
 class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
     """The content of a reference file."""
 
@@ -83,6 +93,10 @@ class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
     """As `Decision.parsed` reads it."""
     performance: PerformanceTables | None = None
     """None in a file of format 1."""
+    adaptive_weight: float | None = None
+    """None in a file of format 1 or 2."""
+    outputs: OutputTables | None = None
+    """None in a file of format 1 or 2."""
 
 
 def to_bytes(document: ReferenceDocument) -> tuple[bytes, str]:

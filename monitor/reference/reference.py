@@ -14,13 +14,15 @@ from numpy.typing import ArrayLike
 
 from monitor.core.calibration import Calibration, calibrate, or_none
 from monitor.core.decisions import DecidedBy, Decision
-from monitor.core.ensemble import CalibratedEstimator
-from monitor.core.estimate import CONSENSUS
+from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators import ESTIMATORS
+from monitor.core.estimators.conformal import ConformalAtConfidence
+from monitor.core.estimators.ensemble import MIXED, CalibratedEstimator, adaptive_weight
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
+from monitor.core.output_drift import OutputReference
 from monitor.core.performance import ClassCurves, ClassReference, every_target
 from monitor.core.record_columns import Records
-from monitor.core.scores import label_outputs
+from monitor.core.scores import Integers, label_outputs
 from monitor.errors import InvalidReference, Problem, UsageError
 from monitor.records.offline_files import accept_array, as_kind
 from monitor.records.record_schema import OutputKind
@@ -30,6 +32,7 @@ from monitor.reference.file_format import (
     READ,
     Array,
     Intervals,
+    OutputTables,
     PerformanceTables,
     Quantiles,
     ReferenceDocument,
@@ -197,6 +200,8 @@ def _document(reference: Reference) -> ReferenceDocument:
         estimators={one.form.name: _state(one.estimator) for one in numbers.estimators},
         decision=numbers.decision.text(reference.classes),
         performance=None if numbers.performance is None else _performance_tables(numbers.performance),
+        adaptive_weight=numbers.adaptive_weight,
+        outputs=None if numbers.outputs is None else _output_tables(numbers.outputs),
     )
 
 
@@ -209,23 +214,33 @@ def _reference(cls: type[_R], document: ReferenceDocument, fingerprint: str) -> 
     tables = document.intervals
     if not LEVELS[0] <= tables.level <= LEVELS[1]:
         raise ValueError(f"a level of {tables.level}")
+    errors = {n: ErrorQuantiles(e.bias, unpack(e.low), unpack(e.high)) for n, e in tables.errors.items()}
+    decision, estimators = (
+        Decision.parsed("decision", document.decision, document.classes),
+        _estimators(document.estimators),
+    )
+    weight = document.adaptive_weight
+    if weight is None and (weight := _older_weight(document, decision, estimators)) is not None:
+        errors[ADAPTIVE] = _wider(*(errors[name] for name in MIXED if name in errors))
     intervals = IntervalTables(
         level=tables.level,
         reference_records=document.records,
         sizes=unpack(tables.sizes),
-        errors={n: ErrorQuantiles(e.bias, unpack(e.low), unpack(e.high)) for n, e in tables.errors.items()},
+        errors=errors,
         disagreement=unpack(tables.disagreement),
     )
-    _check_intervals(intervals)
+    _check_intervals(intervals, weight)
     calibration = Calibration(
         records=document.records,
         right=document.right,
         classes=len(document.classes),
         temperature=document.temperature,
-        estimators=_estimators(document.estimators),
+        estimators=estimators,
         intervals=intervals,
-        decision=Decision.parsed("decision", document.decision, document.classes),
+        decision=decision,
         performance=_class_reference(document),
+        adaptive_weight=weight,
+        outputs=_outputs(document, intervals.sizes),
     )
     # An edited file may have numbers that only an estimate shows to be invalid.
     calibration.estimate(np.eye(len(document.classes), dtype=np.float32), decided=np.arange(len(document.classes)))
@@ -287,8 +302,57 @@ def _class_reference(document: ReferenceDocument) -> ClassReference | None:
     return kept
 
 
-def _check_intervals(tables: IntervalTables) -> None:
+def _older_weight(
+    document: ReferenceDocument, decision: Decision, estimators: Sequence[CalibratedEstimator]
+) -> float | None:
+    """Return the weight of `adaptive` for a reference that does not have it; None if it cannot be known.
+
+    With two classes and decisions by argmax, the probability of the true label says whether the decision is right, and how
+    confident it is.
+    """
+    if len(document.classes) != 2 or decision.by is not DecidedBy.ARGMAX:
+        return None
+    ranked = next(
+        one.estimator.ranked
+        for one in estimators
+        if one.form.scaled and isinstance(one.estimator, ConformalAtConfidence)
+    )
+    # A tie of both classes has the lowest confidence, right or wrong.
+    right = np.arange(len(ranked)) < document.right
+    confidences, ranks = np.unique(np.where(right, ranked, np.float32(1.0) - ranked), return_inverse=True)
+    return adaptive_weight(*(np.bincount(ranks[some], minlength=len(confidences)) for some in (right, ~right)))
+
+
+def _wider(*errors: ErrorQuantiles) -> ErrorQuantiles:
+    """Return the errors of a mean of estimators without bias: at most those of the worst."""
+    low, high = (np.array([getattr(one, name) for one in errors]) for name in ("low", "high"))
+    return ErrorQuantiles(0.0, low.min(axis=0), high.max(axis=0))
+
+
+def _output_tables(kept: OutputReference) -> OutputTables:
+    return OutputTables(*map(pack, (kept.edges, kept.confidence, kept.decided, *kept.chance)))
+
+
+def _outputs(document: ReferenceDocument, sizes: Integers) -> OutputReference | None:
+    if (tables := document.outputs) is None:
+        return None
+    chance = np.array([unpack(tables.class_mix_chance), unpack(tables.confidence_chance)])
+    kept = OutputReference(unpack(tables.edges), unpack(tables.confidence), unpack(tables.decided), sizes, chance)
+    if len(kept.decided) != len(document.classes) or chance.shape[1] != len(sizes) or not np.all(chance >= 0.0):
+        raise ValueError("output tables of another number of classes or sizes")
+    if len(kept.confidence) != len(kept.edges) + 1 or np.any(np.diff(kept.edges) <= 0.0):
+        raise ValueError("invalid cells of confidences")
+    counts = (kept.decided, kept.confidence)
+    if any(some.sum() != document.records or some.min() < 0 for some in counts):
+        raise ValueError("output tables of another number of records")
+    return kept
+
+
+def _check_intervals(tables: IntervalTables, weight: float | None) -> None:
+    if weight is not None and not 0.0 <= weight <= 1.0:
+        raise ValueError(f"a weight of {weight}")
     forms = {form.full_name for member in ESTIMATORS for form in member.forms()} | {CONSENSUS}
+    forms |= set() if weight is None else {ADAPTIVE}
     if unknown := forms ^ set(tables.errors):
         raise ValueError(
             f"intervals for a different list of estimators ({', '.join(sorted(unknown))}): calibrate again"
