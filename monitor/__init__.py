@@ -2,7 +2,7 @@
 
 >>> from monitor import Reference, estimate                                  # doctest: +SKIP
 >>> reference = Reference.load("density.ref")                                # doctest: +SKIP
->>> print(estimate(reference, probabilities)["consensus"])                   # doctest: +SKIP
+>>> print(estimate(reference, probabilities)["adaptive"])                   # doctest: +SKIP
 0.861 (0.842 to 0.878), 2,000 records
 """
 

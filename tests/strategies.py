@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from monitor.core.calibration import calibrate
-from monitor.core.ensemble import MEMBERS, Estimates, combine
+from monitor.core.estimators.ensemble import MEMBERS, MIXED, Estimates, combine, mix
 from monitor.core.scores import label_outputs
 from monitor.core.totals import Gauge
 
@@ -77,15 +77,20 @@ def synthetic(records: int, classes: int, *, seed: int, sharpness: float = 2.0) 
     return p, np.minimum(labels, classes - 1)
 
 
-def named_values(found: Estimates, window: int = 0) -> dict[str, float]:
-    """Return the estimates of one window, with set sizes, consensus and disagreement, by the names of the oracle."""
+def named_values(found: Estimates, weight: float, window: int = 0) -> dict[str, float]:
+    """Return the estimates of one window, with set sizes, combinations and disagreement, by the names of the oracle."""
     values: dict[str, float] = {}
     columns = (found.accuracy, found.set_size, found.empty_share)
     for suffix, column in zip(("", ".set_size", ".empty_share"), columns, strict=True):
         of_window = zip(found.names, column[:, window].tolist(), strict=True)
         values |= {name + suffix: value for name, value in of_window if not np.isnan(value)}
     consensus, disagreement = combine(np.array([[values[member]] for member in MEMBERS]))
-    return values | {"consensus": float(consensus[0]), "disagreement": float(disagreement[0])}
+    mixed = mix(found.unclipped[[found.names.index(name) for name in MIXED], window], weight)
+    return values | {
+        "consensus": float(consensus[0]),
+        "disagreement": float(disagreement[0]),
+        "adaptive": float(np.clip(mixed, 0.0, 1.0)),
+    }
 
 
 @cache

@@ -16,7 +16,7 @@ from monitor.cli.inputs import (
 )
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import progress_bar
-from monitor.core.estimate import CONSENSUS, share_interval
+from monitor.core.estimate import HEADLINE, share_interval
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS
 from monitor.core.labelled_baselines import FEWEST_RECORDS, SegmentBaselines
 from monitor.core.record_columns import Records
@@ -152,7 +152,7 @@ def describe_segments(reference: Reference, records: Records, split_by: Sequence
 def _most_different(reference: Reference, baselines: SegmentBaselines) -> list[str]:
     """Return a table of the segments whose accuracy is furthest from that of the whole."""
     numbers = reference.calibration
-    bias = baselines.bias[baselines.names.index(CONSENSUS)]
+    bias = baselines.bias[baselines.names.index(HEADLINE)]
     order = np.argsort(-np.abs(baselines.accuracy - numbers.accuracy), kind="stable")[:_MOST_SEGMENTS_SHOWN]
     lines = [f"{'segments that differ most':<40} {'records':>8} {'accuracy':>9} {'baseline':>9} {'bias':>8}"]
     for place in order.tolist():
@@ -161,6 +161,6 @@ def _most_different(reference: Reference, baselines: SegmentBaselines) -> list[s
         lines.append(f"{name:<40} {records:>8,} {own:>9.4f} {baselines.accuracy[place]:>9.4f} {bias[place]:>+8.4f}")
     return [
         *lines,
-        f"baseline: what estimates of the segment are compared with; bias: what is taken off its {CONSENSUS}.",
+        f"baseline: what estimates of the segment are compared with; bias: what is taken off its `{HEADLINE}`.",
         f"Where few records support them, both are drawn towards the whole reference, {numbers.accuracy:.4f}.",
     ]

@@ -34,7 +34,7 @@ from monitor.cli.plot import check, draw_window
 from monitor.cli.progress_bar import working
 from monitor.core.calibration import WindowEstimate
 from monitor.core.decisions import DecidedBy, Decision
-from monitor.core.estimate import CONSENSUS, Estimate, PredictionSets, Result
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, Estimate, PredictionSets, Result, headline_in
 from monitor.core.estimators import ESTIMATORS, EmptySets
 from monitor.core.performance import Metric, Target
 from monitor.errors import Problem, UsageError
@@ -47,7 +47,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Estimate the accuracy from a file of unlabelled outputs with every estimator, and sensitivity, specificity,"
         " predictive values, F1, AUROC and the class mix; print the estimates with intervals as a table, JSON or CSV."
-        " `consensus` is the main number. Where there is no estimate, the reason is printed."
+        " `adaptive` is the main number. Where there is no estimate, the reason is printed."
     )
     parser.epilog = """\
 examples:
@@ -198,12 +198,13 @@ def as_table(reference: Reference, window: WindowEstimate, minimum: int) -> list
         + ("" if numbers.decision == Decision() else f", decides {numbers.decision.described(reference.classes)}")
     )
     if window.records < minimum:
-        return [heading, f"{window[CONSENSUS]}; --minimum-records lowers the minimum"]
+        return [heading, f"{window[headline_in(window)]}; --minimum-records lowers the minimum"]
     lines = [heading, "", f"{'estimator':<22} {'raw':>6}  {level:<15} {'scaled':>6}  {level:<15}"]
     for member in ESTIMATORS:
         raw, scaled = window[member.name], window[f"{member.name}_ts"]
         lines.append(f"{member.name:<22} {_cells(raw)} {_cells(scaled)}".rstrip())
-    lines += [f"{CONSENSUS:<22} {_cells(window[CONSENSUS])}".rstrip(), ""]
+    combined = (name for name in (CONSENSUS, ADAPTIVE) if name in window)
+    lines += [*(f"{name:<22} {_cells(window[name])}".rstrip() for name in combined), ""]
     if window.disagreement is not None and window.chance_disagreement is not None:
         unusual = window.disagreement > window.chance_disagreement
         lines.append(
@@ -264,10 +265,10 @@ def performance_series(reference: Reference, windows: Sequence[WindowEstimate], 
 
 
 def as_series(reference: Reference, windows: Sequence[WindowEstimate]) -> list[str]:
-    """Return the consensus of each window as a text table with a drawing."""
+    """Return the headline of each window as a text table with a drawing."""
     numbers, width = reference.calibration, 40
     lines = [
-        f"consensus per window; reference accuracy {numbers.accuracy:.3f} ({reference.title})",
+        f"{numbers.headline} per window; reference accuracy {numbers.accuracy:.3f} ({reference.title})",
         "",
         (
             f"{'window':>6} {'records':>8} {'value':>6}  {f'{100 * numbers.intervals.level:g}% interval':<15} {'disagr.':>7}  "
@@ -275,7 +276,7 @@ def as_series(reference: Reference, windows: Sequence[WindowEstimate]) -> list[s
         ),
     ]
     for number, window in enumerate(windows, 1):
-        result = window[CONSENSUS]
+        result = window[headline_in(window)]
         disagreement = "      –" if window.disagreement is None else f"{window.disagreement:7.3f}"
         drawn = _drawn(result, numbers.accuracy, width)
         lines.append(f"{number:>6} {window.records:>8,} {_cells(result)} {disagreement}  {drawn}".rstrip())

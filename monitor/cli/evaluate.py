@@ -28,12 +28,13 @@ from monitor.cli.performance_text import (
 from monitor.cli.plot import check, draw
 from monitor.cli.progress_bar import working
 from monitor.core.calibration import PAPER
-from monitor.core.estimate import CONSENSUS
+from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators import ESTIMATORS, EmptySets
 from monitor.core.intervals import DEFAULT_LEVEL
 from monitor.errors import UsageError
 from monitor.reference.offline import Evaluation, evaluate, shown, variants
 
+_COMBINED = (CONSENSUS, ADAPTIVE)
 _PAPER_ROWS = ("ac", "doc", "atc_mc", "atc_ne", "cpc_acc", "cpc_ac")
 _COLUMNS = ("without scaling", "with scaling")
 
@@ -107,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
                     known.records, labelled.records, chosen, decision, classes=classes, watched=options.watch_class
                 )
             )
-    names = _PAPER_ROWS if options.paper else (*(member.name for member in ESTIMATORS), CONSENSUS)
+    names = _PAPER_ROWS if options.paper else (*(member.name for member in ESTIMATORS), *_COMBINED)
     if options.plot:
         with working("drawing"):
             draw(
@@ -157,14 +158,14 @@ class Cell:
 
 
 Rows = dict[str, tuple[Cell | None, Cell | None]]
-"""For each estimator its error without and with scaling; the consensus has the second only."""
+"""For each estimator its error without and with scaling; combinations have the second only."""
 
 
 def rows(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Rows:
     """Collect the errors and mark the best of each column."""
     found: dict[str, list[Cell | None]] = {}
     for name in names:
-        forms = (None, name) if name == CONSENSUS else (name, f"{name}_ts")
+        forms = (None, name) if name in _COMBINED else (name, f"{name}_ts")
         found[name] = [None if form is None else Cell(tuple(one.error(form) for one in evaluations)) for form in forms]
     for column in range(2):
         means = [cell.mean for cells in found.values() if (cell := cells[column]) and cell.mean is not None]
@@ -332,7 +333,7 @@ def _json(pairs: Pairs, evaluations: Sequence[Evaluation], by_estimator: Rows) -
 
 
 def _form(name: str, *, scaled: bool) -> str:
-    return f"{name}_ts" if scaled and name != CONSENSUS else name
+    return f"{name}_ts" if scaled and name not in _COMBINED else name
 
 
 _FORMS = {"table": _table, "markdown": _markdown, "csv": _csv, "json": _json}

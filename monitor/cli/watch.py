@@ -17,7 +17,7 @@ from monitor.cli.progress_bar import progress_bar
 from monitor.config.config import Config, ModelConfig, SourceConfig, Storage
 from monitor.core.calibration import WindowEstimate
 from monitor.core.decisions import DecidedBy
-from monitor.core.estimate import CONSENSUS, Estimate, NoEstimate, Result, Why
+from monitor.core.estimate import Estimate, NoEstimate, Result, Why, headline_in
 from monitor.core.intervals import Progress
 from monitor.core.scores import MOST_RECORDS
 from monitor.core.segments import ALL, Segmentation, name_of
@@ -228,7 +228,7 @@ class _Watch:
             estimates = model.options.reference.calibration.estimate_windows(snapshot.measured)
             for index, segment in enumerate(snapshot.segments):
                 records = int(estimates.records[index])
-                result = self._consensus(estimates.window(index))
+                result = self._headline(estimates.window(index))
                 answer: dict[str, Any] = {"time": round(now, 3), "model": name, "segment": name_of(segment)}
                 answer |= {"records": records, "accuracy": None, "lower": None, "upper": None}
                 if isinstance(result, Estimate):
@@ -242,10 +242,10 @@ class _Watch:
                     answer |= {"rejected": self._rejected(), "degraded_input": snapshot.input.degraded}
                 print(json.dumps(answer) if self._as_json else _line(answer), flush=True)
 
-    def _consensus(self, found: WindowEstimate) -> Result:
+    def _headline(self, found: WindowEstimate) -> Result:
         if found.records < self._minimum:
             return NoEstimate(Why.TOO_FEW_RECORDS, found.records, minimum_records=self._minimum)
-        return found[CONSENSUS]
+        return found[headline_in(found)]
 
     def _rejected(self) -> int:
         return self._view.counters().records_rejected.total()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from monitor.config.config import CLASS_MIX, Cron, Every, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
-from monitor.core.estimate import CONSENSUS
+from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.performance import Metric
 from monitor.core.scores import MOST_RECORDS
@@ -61,7 +61,7 @@ _OWN_SETTINGS: Mapping[AlertType, tuple[str, ...]] = {
 }
 """Keys of one alert type, beside those of every alert."""
 
-NAMES = (CONSENSUS, *dict.fromkeys(form.name for member in ESTIMATORS for form in member.forms()))
+NAMES = (ADAPTIVE, CONSENSUS, *dict.fromkeys(form.name for member in ESTIMATORS for form in member.forms()))
 """The estimators that an alert may use."""
 
 

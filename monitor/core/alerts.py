@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.estimate import CONSENSUS, STATES, WindowState
+from monitor.core.estimate import HEADLINE, STATES, WindowState
 from monitor.core.performance import Metric, words_of
 from monitor.core.scores import Floats
 
@@ -67,7 +67,7 @@ class AlertRule:
     name: str
     kind: AlertType = AlertType.ACCURACY
     severity: Severity = Severity.WARNING
-    estimator: str = CONSENSUS
+    estimator: str = HEADLINE
     below: float | None = None
     """Fires below this accuracy."""
     drop: float | None = None

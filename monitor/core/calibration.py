@@ -5,21 +5,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from monitor.core.decisions import Decision
-from monitor.core.ensemble import (
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, Interval, NoEstimate, Result, Why
+from monitor.core.estimators.confidence import DifferenceOfConfidences
+from monitor.core.estimators.ensemble import (
     CalibratedEstimator,
     Ensemble,
     Estimates,
     Failed,
     Measured,
     Variants,
+    by_confidence,
     calibrate_all,
     measure_vectors,
     side_by_side,
+    weight_of,
 )
-from monitor.core.estimate import CONSENSUS, Interval, NoEstimate, Result, Why
-from monitor.core.estimators.confidence import DifferenceOfConfidences
-from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress
+from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, field_intervals
+from monitor.core.output_drift import OutputReference
 from monitor.core.performance import (
     ClassReference,
     MixedShare,
@@ -49,6 +54,8 @@ class WindowEstimate(Mapping[str, Result]):
     """The disagreement explained by chance, at the interval level."""
     performance: tuple[Performance, ...] = ()
     """Metrics beyond accuracy; empty unless they are asked for, and for a reference of an older version."""
+    field: tuple[Interval, ...] = ()
+    """The field intervals of the headline, by level; empty without an estimate, and for a reference without `adaptive`."""
     class_mix: tuple[MixedShare | None, ...] = ()
     """The share of each class if nothing but the class mix changed; None for a class that the reference does not have."""
 
@@ -81,13 +88,21 @@ class WindowEstimates(Estimates):
     disagreement: Floats
     """By window; NaN if there is none."""
     chance_disagreement: Floats
+    field: Floats
+    """The field intervals of the headline, shape (levels, ends, windows); NaN if there are none."""
 
     def window(self, index: int) -> WindowEstimate:
         """Return the results for one window."""
         bounds = zip(self.lower[:, index].tolist(), self.upper[:, index].tolist(), strict=True)
         results = self.results(index, [Interval(*pair) for pair in bounds])
         spread, chance = or_none(self.disagreement[index]), or_none(self.chance_disagreement[index])
-        return WindowEstimate(int(self.records[index]), results, spread, chance)
+        return WindowEstimate(int(self.records[index]), results, spread, chance, field=self.field_of(index))
+
+    def field_of(self, index: int) -> tuple[Interval, ...]:
+        """Return the field intervals of one window by level; empty if there are none."""
+        ends = self.field[:, :, index].tolist()
+        # NaN differs from itself.
+        return tuple(Interval(*one) for one in ends) if ends[0][0] == ends[0][0] else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +118,10 @@ class Calibration:
     decision: Decision = field(default_factory=Decision)
     performance: ClassReference | None = field(default=None, repr=False)
     """None for a reference of an older version."""
+    adaptive_weight: float | None = None
+    """The weight of ATC in `adaptive`; None for a reference of an older version that does not hold what it needs."""
+    outputs: OutputReference | None = field(default=None, repr=False)
+    """None for a reference of an older version."""
     segments: "SegmentBaselines | None" = field(default=None, repr=False)
     """The labelled baselines of segments; None without any."""
     _ensembles: dict[tuple[tuple[str, str], ...], Ensemble] = field(
@@ -114,6 +133,16 @@ class Calibration:
     def accuracy(self) -> float:
         """The reference accuracy `A`."""
         return self.right / self.records
+
+    @property
+    def headline(self) -> str:
+        """The name of the estimate that people see first."""
+        return CONSENSUS if self.adaptive_weight is None else ADAPTIVE
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all estimates: those of the estimators, then the combinations."""
+        return self._ensemble({}).names
 
     @property
     def confidence(self) -> float | None:
@@ -170,8 +199,7 @@ class Calibration:
                 place += 1
             else:
                 none = NoEstimate(Why.TOO_FEW_RECORDS, len(one), minimum_records=minimum_records)
-                names = (*(one.form.name for one in self.estimators), CONSENSUS)
-                yield WindowEstimate(len(one), dict.fromkeys(names, none), None, None)
+                yield WindowEstimate(len(one), dict.fromkeys(self.names, none), None, None)
 
     def estimate_windows(
         self, windows: Measured, variants: Variants | None = None, failed: Failed | None = None
@@ -196,13 +224,19 @@ class Calibration:
             upper,
             disagreement,
             chance,
+            self._field(accuracy[-1], disagreement),
         )
+
+    def _field(self, headline: Floats, disagreement: Floats) -> Floats:
+        """Return the field intervals of the last estimate; NaN if it is not `adaptive`."""
+        known = headline if self.adaptive_weight is not None else np.full_like(headline, np.nan)
+        return field_intervals(known, self.accuracy, disagreement)
 
     def _ensemble(self, variants: Variants) -> Ensemble:
         chosen = tuple(sorted(variants.items()))
         found = self._ensembles.get(chosen)
         if found is None:
-            found = self._ensembles[chosen] = Ensemble(self.estimators, variants)
+            found = self._ensembles[chosen] = Ensemble(self.estimators, variants, self.adaptive_weight)
         return found
 
 
@@ -215,13 +249,16 @@ def calibrate(
 ) -> Calibration:
     """Calibrate all estimators on a labelled reference, whose decisions were taken by `decision`; argmax by default."""
     estimators, reported = calibrate_all(reference), progress or (lambda _: None)
+    intervals, outputs = replay(reference, estimators, level, lambda share: reported(0.7 * share))
     return Calibration(
         records=reference.records,
         right=reference.right,
         classes=len(reference.outputs.raw.probabilities),
         temperature=reference.temperature,
         estimators=estimators,
-        intervals=replay(reference, estimators, level, lambda share: reported(0.7 * share)),
+        intervals=intervals,
         decision=decision or Decision(),
         performance=calibrate_performance(reference, level, lambda share: reported(0.7 + 0.3 * share)),
+        adaptive_weight=weight_of(*by_confidence(reference), reference.correct),
+        outputs=outputs,
     )

@@ -3,6 +3,7 @@
 Named tuples, which are created several times faster than dataclasses.
 """
 
+from collections.abc import Container
 from enum import StrEnum
 from functools import lru_cache
 from math import exp, lgamma, log, log1p
@@ -10,6 +11,18 @@ from typing import NamedTuple
 
 CONSENSUS = "consensus"
 """The name of the consensus among the estimators."""
+
+ADAPTIVE = "adaptive"
+"""The name of the weighted mean of ATC and anchored CPC."""
+
+HEADLINE = ADAPTIVE
+"""The estimate that people see first, and that alerts compare unless they name another."""
+
+
+def headline_in(names: Container[str]) -> str:
+    """Return the headline among some estimates: the consensus if the reference is too old for `adaptive`."""
+    return HEADLINE if HEADLINE in names else CONSENSUS
+
 
 MINIMUM_RECORDS = 200
 """The default minimum of records for an estimate."""

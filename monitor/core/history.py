@@ -40,7 +40,7 @@ class Series:
     """Times of the evaluations in Unix seconds, ascending."""
     states: tuple[WindowState, ...]
     accuracy: Floats
-    """The consensus: the last estimate in the interval of a point."""
+    """The headline: the last estimate in the interval of a point."""
     lower: Floats
     upper: Floats
     lowest: Floats
@@ -94,8 +94,8 @@ def frame_of(report: Report, at: float, through: int, names: tuple[str, ...] = (
     """Return the frame of a report; `names` are those of the previous frame, shared if equal."""
     windows = report.windows
     found, estimates = windows.names[:MOST_SEGMENTS], windows.estimates
-    spread = np.where(np.isnan(windows.consensus(estimates.accuracy)), np.nan, estimates.disagreement)
-    numbers = [*map(windows.consensus, (estimates.accuracy, estimates.lower, estimates.upper)), spread]
+    spread = np.where(np.isnan(windows.headline(estimates.accuracy)), np.nan, estimates.disagreement)
+    numbers = [*map(windows.headline, (estimates.accuracy, estimates.lower, estimates.upper)), spread]
     return Frame(
         at,
         through,

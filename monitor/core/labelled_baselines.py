@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from monitor.core.calibration import Calibration, WindowEstimates
-from monitor.core.ensemble import MEMBERS, combine, measure_vectors, side_by_side
-from monitor.core.estimate import CONSENSUS
-from monitor.core.intervals import IntervalTables, widened
+from monitor.core.estimate import ADAPTIVE, CONSENSUS
+from monitor.core.estimators.ensemble import MEMBERS, combine, measure_vectors, side_by_side
+from monitor.core.intervals import IntervalTables, field_intervals, widened
+from monitor.core.output_drift import counted, output_cells
 from monitor.core.record_columns import Records
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, rows_by_segment
@@ -72,31 +73,35 @@ class SegmentBaselines:
         cls, calibration: Calibration, records: Records, split_by: Sequence[Sequence[str]]
     ) -> "SegmentBaselines | None":
         """Return the baselines of the reference's own records, split by sets of fields; None if no segment has enough."""
-        pairs = [pair for names in split_by for pair in rows_by_segment(names, records.fields)]
-        kept = sorted((pair for pair in pairs if len(pair[1]) >= FEWEST_RECORDS), key=lambda pair: pair[0])
+        found = (pair for names in split_by for pair in rows_by_segment(names, records.fields))
+        kept = sorted((pair for pair in found if len(pair[1]) >= FEWEST_RECORDS), key=lambda pair: pair[0])
         if not kept or records.labels is None:
             return None
-        decided = calibration.decision.taken(records.vectors, records.decided)
-        named = calibration.decision.column(records.vectors, records.decided)
+        vectors, decision = records.vectors, calibration.decision
+        taken, column = decision.taken(vectors, records.decided), decision.column(vectors, records.decided)
         measured = [
             measure_vectors(
                 calibration.estimators,
-                records.vectors[rows],
+                vectors[rows],
                 calibration.temperature,
-                None if named is None else named[rows],
+                None if column is None else column[rows],
             )
             for _, rows in kept
         ]
         answers = calibration.estimate_windows(side_by_side(measured))
-        right = np.array([np.count_nonzero(decided[rows] == records.labels[rows]) for _, rows in kept])
+        rows, lengths = np.concatenate([rows for _, rows in kept]), answers.records
+        decided = taken[rows]
+        right = counted((decided == records.labels[rows]).astype(np.int64), lengths, 2)[:, 1]
+        edges = np.empty(0, dtype=np.float32) if calibration.outputs is None else calibration.outputs.edges
+        cells = output_cells(edges, vectors[rows, decided])
         return cls(
             names=answers.names,
             segments=tuple(segment for segment, _ in kept),
-            records=answers.records,
+            records=lengths,
             right=right,
-            own_bias=answers.unclipped - right / answers.records,
-            decided=np.array([np.bincount(decided[rows], minlength=calibration.classes) for _, rows in kept]),
-            confidence=np.zeros((len(kept), 0), dtype=np.int64),
+            own_bias=answers.unclipped - right / lengths,
+            decided=counted(decided, lengths, calibration.classes),
+            confidence=counted(cells, lengths, len(edges) + 1),
             reference_right=calibration.right,
             intervals=calibration.intervals,
         )
@@ -158,7 +163,7 @@ class SegmentBaselines:
 
         The estimates are those of the default variants. Consensus and disagreement are those of the corrected members, as
         over several replicas. An interval lies around the corrected estimate, and is widened by what remains unknown of the
-        bias. Other windows stay as they are.
+        bias; a field interval starts from the accuracy of the segment. Other windows stay as they are.
         """
         places = self.places(segments)
         windows = np.flatnonzero(places >= 0)
@@ -167,9 +172,9 @@ class SegmentBaselines:
         place, rows = places[windows], [self.names.index(name) for name in estimates.names]
         unclipped = estimates.unclipped[:, windows] - self.bias[rows][:, place]
         accuracy = np.clip(unclipped, 0.0, 1.0)
-        members = [estimates.names.index(member) for member in MEMBERS]
-        consensus, disagreement = combine(accuracy[members])
-        accuracy[estimates.names.index(CONSENSUS)] = unclipped[estimates.names.index(CONSENSUS)] = consensus
+        of = estimates.names.index
+        accuracy[of(CONSENSUS)], disagreement = combine(accuracy[[of(member) for member in MEMBERS]])
+        unclipped[of(CONSENSUS)] = accuracy[of(CONSENSUS)]
         _, below, above, _ = self.intervals.around(estimates.names, estimates.records)
         unknown = self._outward * np.sqrt(self.bias_variance[rows][:, place])
         return replace(
@@ -179,6 +184,9 @@ class SegmentBaselines:
             lower=_put(estimates.lower, windows, np.maximum(accuracy - _wider(below[:, windows], unknown), 0.0)),
             upper=_put(estimates.upper, windows, np.minimum(accuracy + _wider(above[:, windows], unknown), 1.0)),
             disagreement=_put(estimates.disagreement, windows, disagreement),
+            field=_put(
+                estimates.field, windows, field_intervals(accuracy[of(ADAPTIVE)], self.accuracy[place], disagreement)
+            ),
         )
 
     @cached_property

@@ -18,17 +18,23 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.ensemble import (
+from monitor.core.estimate import ADAPTIVE, CONSENSUS
+from monitor.core.estimators.ensemble import (
     MEMBERS,
+    MIXED,
     CalibratedEstimator,
+    Estimates,
     MeasuredRecords,
+    by_confidence,
     combine,
     estimate_forms,
     measure,
+    mix,
+    weight_of,
     with_variants,
 )
-from monitor.core.estimate import CONSENSUS
 from monitor.core.intervals import ErrorQuantiles, IntervalTables, Progress, outward_quantiles
+from monitor.core.output_drift import MEASURES, OutputReference, counted, distances, edges_of, output_cells
 from monitor.core.scores import (
     ConformalSets,
     Floats,
@@ -48,16 +54,22 @@ _FEWEST_ERRORS = 40
 _SEED = 20220722
 _SORTED_ELEMENTS = 1 << 18
 _FEW_CLASSES = 64
+_COMBINED = 3
+"""Rows behind those of the forms: the consensus, `adaptive`, and the disagreement."""
 
 
 def replay(
     reference: LabelledOutputs, ready: Sequence[CalibratedEstimator], level: float, progress: Progress
-) -> IntervalTables:
-    """Replay the reference against itself; return the error quantiles of the estimators, in all their variants."""
+) -> tuple[IntervalTables, OutputReference]:
+    """Replay the reference against itself.
+
+    Return the error quantiles of the estimators, in all their variants, and how far its outputs drift by chance.
+    """
     forms = with_variants(ready)
     biases = _biases(forms, reference)
-    errors = _errors(reference, ready, progress) if reference.records >= _FEWEST_RECORDS else {}
-    shape = len(errors), len(forms) + 2
+    outputs = _Outputs(reference)
+    errors = _errors(reference, ready, outputs, progress) if reference.records >= _FEWEST_RECORDS else {}
+    shape = len(errors), len(forms) + _COMBINED + len(MEASURES)
     tail = (1.0 - level) / 2.0
     low, high, chance = (
         np.reshape([_quantiles(of_size, share) for of_size in errors.values()], shape).T
@@ -66,17 +78,43 @@ def replay(
     quantiles = {
         one.form.full_name: ErrorQuantiles(float(biases[row]), low[row], high[row]) for row, one in enumerate(forms)
     }
-    # Every member returns the reference accuracy on the reference; so does the consensus.
-    quantiles[CONSENSUS] = ErrorQuantiles(0.0, low[-2], high[-2])
-    return IntervalTables(level, reference.records, np.array(list(errors), dtype=np.int64), quantiles, chance[-1])
+    # Every member returns the reference accuracy on the reference; so do the combinations.
+    for row, name in enumerate((CONSENSUS, ADAPTIVE), len(forms)):
+        quantiles[name] = ErrorQuantiles(0.0, low[row], high[row])
+    sizes, disagreement = np.array(list(errors), dtype=np.int64), chance[len(forms) + 2]
+    tables = IntervalTables(level, reference.records, sizes, quantiles, disagreement)
+    return tables, outputs.reference(sizes, chance[len(forms) + _COMBINED :])
+
+
+class _Outputs:
+    """The decided class and the cell of the confidence of each record, as counts need them."""
+
+    def __init__(self, reference: LabelledOutputs) -> None:
+        self._edges, self._decided = edges_of(reference), reference.decided
+        self._cells = output_cells(self._edges, reference.outputs.raw.confidence)
+        self._classes = len(reference.outputs.raw.probabilities)
+
+    def counts(self, rows: Integers, lengths: Integers) -> tuple[Integers, Integers]:
+        """Return the counts of decided classes and of cells in windows, one after the other, a row for each."""
+        decided, cells = self._decided[rows], self._cells[rows]
+        return counted(decided, lengths, self._classes), counted(cells, lengths, len(self._edges) + 1)
+
+    def drift(self, windows: Integers, lengths: Integers, pseudo: Integers) -> Floats:
+        """Return the distances of windows from a pseudo-reference."""
+        return distances(*self.counts(windows, lengths), self.counts(pseudo, np.array([len(pseudo)])))
+
+    def reference(self, sizes: Integers, chance: Floats) -> OutputReference:
+        """Return the outputs of the whole reference."""
+        decided, cells = self.counts(np.arange(len(self._cells)), np.array([len(self._cells)]))
+        return OutputReference(self._edges, cells[0], decided[0], sizes, chance)
 
 
 def _errors(
-    reference: LabelledOutputs, ready: Sequence[CalibratedEstimator], progress: Progress
+    reference: LabelledOutputs, ready: Sequence[CalibratedEstimator], outputs: _Outputs, progress: Progress
 ) -> Mapping[int, Floats]:
-    """Return the errors of all forms and of the consensus, and the disagreement, by window size.
+    """Return the errors of all forms, of the consensus and of `adaptive`, the disagreement, and the drift of the outputs.
 
-    A row for each, in units of sqrt(1/n + 1/m).
+    By window size, a row for each, in units of sqrt(1/n + 1/m).
     """
     records, classes = reference.records, len(reference.outputs.raw.probabilities)
     # Enough records for stable errors, few enough for a thousand classes.
@@ -89,6 +127,8 @@ def _errors(
     drawn = [random.permutation(records)[:taken].astype(np.int32) for _ in range(_REPLAYS)]
     forms = [one.form for one in with_variants(ready)]
     errors = np.empty((len(forms), _REPLAYS, len(windows)))
+    adaptive, drift = np.empty((_REPLAYS, len(windows))), np.empty((len(MEASURES), _REPLAYS, len(windows)))
+    ranks, count = by_confidence(reference)
     for scaled in (False, True):
         # Made again for each stream, so that the steps of only one are in memory.
         streams = [_Stream(reference, scaled=one) for one in (False, True)]
@@ -99,18 +139,27 @@ def _errors(
             again = with_variants(
                 CalibratedEstimator(form, form.member.family.calibrate(pseudo, scaled=scaled)) for form in members
             )
-            found = _window_errors(again, _sample(reference, streams, rows[places], lengths), lengths)
-            errors[places_of_forms, done] = found - _biases(again, pseudo)[:, None]
+            found, realised = _windows(again, _sample(reference, streams, rows[places], lengths), lengths)
+            errors[places_of_forms, done] = found.accuracy - realised - _biases(again, pseudo)[:, None]
+            if scaled:
+                weight = weight_of(ranks[rows[held:]], count, reference.correct[rows[held:]])
+                mixed = mix(found.unclipped[[found.names.index(name) for name in MIXED]], weight)
+                adaptive[done] = np.clip(mixed, 0.0, 1.0) - realised
+            else:
+                drift[:, done] = outputs.drift(rows[places], lengths, rows[held:])
             progress((scaled * _REPLAYS + done + 1) / (2 * _REPLAYS))
     names = [form.full_name for form in forms]
     # The members have no bias, so the consensus of their errors is its error.
-    both = combine(errors[[names.index(member) for member in MEMBERS]])
-    errors = np.concatenate([errors, both]) / np.sqrt(1.0 / lengths + 1.0 / (taken - held))
+    consensus, spread = combine(errors[[names.index(member) for member in MEMBERS]])
+    errors = np.concatenate([errors, [consensus, adaptive, spread], drift])
+    errors /= np.sqrt(1.0 / lengths + 1.0 / (taken - held))
     return {size: errors[:, :, lengths == size].reshape(len(errors), -1) for size in sizes}
 
 
-def _window_errors(forms: Sequence[CalibratedEstimator], sample: LabelledOutputs, lengths: Integers) -> Floats:
-    """Return the error of each form in windows of these lengths, one after the other in the sample."""
+def _windows(
+    forms: Sequence[CalibratedEstimator], sample: LabelledOutputs, lengths: Integers
+) -> tuple[Estimates, Floats]:
+    """Return the estimates and the accuracies of windows of these lengths, one after the other in the sample."""
     starts = np.cumsum(lengths) - lengths
     raw, scaled = sample.outputs.raw, sample.outputs.scaled
     confidence = np.add.reduceat([raw.confidence, scaled.confidence], starts, axis=1)
@@ -121,7 +170,7 @@ def _window_errors(forms: Sequence[CalibratedEstimator], sample: LabelledOutputs
         rows = one.estimator.contributions(sample.scores(scaled=one.form.scaled), means[int(one.form.scaled)])
         sums[name] = np.add.reduceat(rows, starts, axis=1)
     found = estimate_forms(forms, MeasuredRecords(lengths, confidence, sums))
-    return found.accuracy - np.add.reduceat(sample.correct, starts, dtype=np.float64) / lengths
+    return found, np.add.reduceat(sample.correct, starts, dtype=np.float64) / lengths
 
 
 def _biases(forms: Sequence[CalibratedEstimator], reference: LabelledOutputs) -> Floats:

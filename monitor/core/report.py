@@ -13,7 +13,8 @@ import numpy as np
 from monitor.core.alerts import PHASES, AlertPhase, AlertStatus, Codes, Flags
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.decisions import Decision
-from monitor.core.estimate import CONSENSUS, STATES, Estimate, Result, Why, WindowState
+from monitor.core.estimate import STATES, Estimate, Interval, Result, Why, WindowState, headline_in
+from monitor.core.intervals import FIELD_LEVELS
 from monitor.core.performance import ClassReference, MeasuredPerformance, MixedShare, Performance, Target
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
@@ -50,7 +51,7 @@ class SegmentReport:
     records: int
     state: WindowState
     results: Mapping[str, Result] = field(default_factory=lambda: _NONE)
-    """Results by estimator, including the consensus. Empty without an estimate."""
+    """Results by estimator, with their combinations. Empty without an estimate."""
     disagreement: float | None = None
     chance_disagreement: float | None = None
     """The disagreement explained by chance, at the interval level."""
@@ -70,6 +71,8 @@ class SegmentReport:
     """Whether the records of the parts are recent."""
     state_since: float | None = None
     """When the state began, in Unix seconds; None if unknown."""
+    field: tuple[Interval, ...] = ()
+    """The field intervals of the headline, by level; empty without an estimate, or if the reference is of an older version."""
     performance: tuple[Performance, ...] = ()
     """Estimates beyond accuracy; empty without an estimate, or if the reference is of an older version."""
     class_mix: tuple[MixedShare | None, ...] = ()
@@ -233,6 +236,7 @@ class WindowReports(Sequence[SegmentReport]):
             MappingProxyType({name: one for name, one in parts.items() if isinstance(one, Estimate)}),
             bool(self.fresh[index]),
             or_none(self.state_since[index]),
+            found.field if found is not None and shown else (),
             () if beyond is None else beyond.estimates().window(0),
             () if beyond is None else beyond.class_mix().window(0),
         )
@@ -254,12 +258,12 @@ class WindowReports(Sequence[SegmentReport]):
         """Whether every window is in state error."""
         return bool(np.all(self.states == _ERROR))
 
-    def consensus(self, column: Floats) -> Floats:
-        """Return the row of the consensus in a column of the estimates; NaN where a window has no valid one."""
+    def headline(self, column: Floats) -> Floats:
+        """Return the row of the headline in a column of the estimates; NaN where a window has no valid one."""
         names = self.estimates.names
-        if CONSENSUS not in names:
+        if (name := headline_in(names)) not in names:
             return np.full(len(self), np.nan)
-        row = names.index(CONSENSUS)
+        row = names.index(name)
         return np.where(self.valid & self.shown & (self.estimates.why[row] == 0), column[row], np.nan)
 
     def in_error(self, now: float) -> "WindowReports":
@@ -313,6 +317,7 @@ def _empty_estimates(names: tuple[str, ...], records: Integers) -> WindowEstimat
     shape = len(names), len(records)
     accuracy, unclipped, set_size, empty_share, lower, upper = np.full((6, *shape), np.nan)
     disagreement, chance_disagreement = np.full((2, len(records)), np.nan)
+    field_ = np.full((len(FIELD_LEVELS), 2, len(records)), np.nan)
     return WindowEstimates(
         names=names,
         records=records,
@@ -325,12 +330,14 @@ def _empty_estimates(names: tuple[str, ...], records: Integers) -> WindowEstimat
         upper=upper,
         disagreement=disagreement,
         chance_disagreement=chance_disagreement,
+        field=field_,
     )
 
 
-def _consensus(found: WindowEstimates) -> WindowEstimates:
-    """Return the estimates of the consensus only."""
-    at = slice(0) if CONSENSUS not in found.names else slice(row := found.names.index(CONSENSUS), row + 1)
+def _headline(found: WindowEstimates) -> WindowEstimates:
+    """Return the headline only."""
+    name = headline_in(found.names)
+    at = slice(0) if name not in found.names else slice(row := found.names.index(name), row + 1)
     columns = ("accuracy", "unclipped", "set_size", "empty_share", "why", "lower", "upper")
     return replace(found, names=found.names[at], **{name: getattr(found, name)[at] for name in columns})
 
@@ -343,6 +350,8 @@ def _estimates_of(windows: Sequence[SegmentReport]) -> WindowEstimates:
     for index, (window, some) in enumerate(zip(windows, results, strict=True)):
         found.disagreement[index] = _or_nan(window.disagreement)
         found.chance_disagreement[index] = _or_nan(window.chance_disagreement)
+        if window.field:
+            found.field[:, :, index] = window.field
         for name, one in some.items():
             cell = names.index(name), index
             if one.prediction_sets is not None:
@@ -430,11 +439,11 @@ class Report:
         return replace(found, performance=None) if isinstance(found, WindowReports) else found
 
     def summary(self) -> "Report":
-        """Return the report for a reader who looks at all windows, several times: the consensus is their only result."""
+        """Return the report for a reader who looks at all windows, several times: the headline is their only result."""
         if not isinstance(self.segments, WindowReports):
             return self
-        consensus = _consensus(self.segments.estimates)
-        return replace(self, segments=tuple(replace(self.segments, estimates=consensus, performance=None)))
+        headline = _headline(self.segments.estimates)
+        return replace(self, segments=tuple(replace(self.segments, estimates=headline, performance=None)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,6 +31,9 @@ _FEW_INSIDE = 16
 # A block of this size, with its derived scores, fits in the CPU cache.
 _BLOCK_ELEMENTS = 1 << 16
 
+# Arrays, because numpy converts a number at every call.
+_RANK_EPSILON, _FIRST_PLACE = np.array(1e-9), np.array(1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class ConformalSets:
@@ -287,6 +290,12 @@ def label_outputs(
     fitted = fit_temperature(raw, labels) if temperature is None else temperature
     scores = Outputs(Scores(raw, decided=decided), Scores(scale(raw, fitted), decided=decided))
     return LabelledOutputs(scores, labels, fitted)
+
+
+def place_at(level: Floats, ranks: float | Floats) -> NDArray[np.intp]:
+    """Return the place of the rank ceil(level (m + 1)), where `ranks` is m + 1; to be clipped to those of the scores."""
+    # The epsilon absorbs rounding errors.
+    return np.asarray(np.ceil(level * ranks - _RANK_EPSILON) - _FIRST_PLACE).astype(np.intp)
 
 
 # The set of a record at a threshold is its top k classes, so its mean score, size and emptiness are step functions of the

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration, WindowEstimate
 from monitor.core.decisions import DecidedBy
-from monitor.core.ensemble import CalibratedEstimator, Failed
 from monitor.core.estimators.confidence import (
     AverageConfidence,
     CalibratedConfidence,
@@ -22,6 +21,8 @@ from monitor.core.estimators.confidence import (
     ThresholdedEntropy,
 )
 from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, ConformalAtConfidence
+from monitor.core.estimators.ensemble import CalibratedEstimator, Failed
+from monitor.core.output_drift import output_cells
 from monitor.core.performance import MeasuredPerformance, PerformanceGauge, PerformanceMeasures, Target, targets
 from monitor.core.scores import (
     FIXED_POINT,
@@ -145,6 +146,8 @@ class Measures:
     sums: Floats
     """Integers, in fixed point."""
     predicted: Integers
+    cells: Integers | None
+    """The cells of the confidences; None if the reference is old."""
     top: Floats
     """The largest probabilities, raw."""
     confidences: list[Floats] | None
@@ -219,10 +222,16 @@ class Gauge:
         self._rounded = np.concatenate([sets, sets + 3])
 
     @property
+    def counts(self) -> int:
+        """The number of counts of a window: of decided classes, and of cells of confidences, which an old reference lacks."""
+        kept = self.calibration.outputs
+        return self.calibration.classes + (0 if kept is None else len(kept.confidence))
+
+    @property
     def bytes_per_window(self) -> int:
         """The memory of one window's totals."""
         performance = 0 if self.performance is None else self.performance.totals
-        return 8 * (self.sums + ROWS * sum(self.cells) + performance + 2) + 4 * self.calibration.classes
+        return 8 * (self.sums + ROWS * sum(self.cells) + performance + 2) + 4 * self.counts
 
     @property
     def bytes_shared(self) -> int:
@@ -310,7 +319,9 @@ class Gauge:
         performance = (
             () if self.performance is None else list(self.performance.measure(vectors, predicted, denominators))
         )
-        return Measures(sums, predicted, top, sure, performance)
+        kept = self.calibration.outputs
+        cells = None if kept is None else output_cells(kept.edges, confidences[0])
+        return Measures(sums, predicted, cells, top, sure, performance)
 
     def _confidences(self, vectors: Singles, top: Floats, denominators: Floats, decided: Integers) -> list[Floats]:
         """Return the probabilities of the decided classes, raw and scaled, as `outputs` computes them, to the bit."""
@@ -594,7 +605,7 @@ def _cut(calibration: Calibration, ranked: Singles, *, scaled: bool) -> np.float
 
 
 class TotalsTable:
-    """The totals of many windows, one row each: sums, predicted classes, and a curve of conformal sets for each stream.
+    """The totals of many windows, one row each: sums, counts of decided classes and of confidences, and a curve of conformal sets for each stream.
 
     A curve has a range of consecutive cells of the grid: everything above is in its last cell, and everything below is left
     out. A threshold outside the range is answered after the curve was rebuilt from the window's records.
@@ -606,13 +617,13 @@ class TotalsTable:
         """The number of rows, some of them free."""
         self._free: list[int] = []
         self.sums = np.zeros((0, gauge.sums), dtype=np.int64)
-        self.predicted = np.zeros((0, gauge.calibration.classes), dtype=np.int32)
+        self.counts = np.zeros((0, gauge.counts), dtype=np.int32)
         self.performance = np.zeros((0, gauge.performance.totals if gauge.performance else 0), dtype=np.int64)
         # With a spare row behind, so that the end of a curve is a place in the table.
         self.curves = [np.zeros((1, ROWS, cells), dtype=np.int64) for cells in gauge.cells]
         self._arrays: list[tuple[NDArray[Any], int]] = [
             (self.sums, 0),
-            (self.predicted, 0),
+            (self.counts, 0),
             (self.performance, 0),
             *((curve, 1) for curve in self.curves),
         ]
@@ -648,17 +659,20 @@ class TotalsTable:
         where = rows[place, group][:, None] * self.gauge.sums + np.arange(self.gauge.sums)
         np.add.at(self.sums.reshape(-1), where.reshape(-1), added.reshape(-1))
 
-    def add_predicted(self, predicted: Integers, group: Integers, rows: Integers, signs: Integers) -> None:
-        """Add the predicted classes of records in these groups."""
-        classes, groups = self.predicted.shape[1], rows.shape[1]
+    def add_counts(self, measures: Measures, group: Integers, rows: Integers, signs: Integers) -> None:
+        """Add the decided classes and the cells of confidences of records in these groups."""
+        width, groups, column = self.counts.shape[1], rows.shape[1], measures.predicted
+        if measures.cells is not None:
+            column = np.concatenate([column, measures.cells + self.gauge.calibration.classes])
+            group = np.concatenate([group, group])
         count = np.ones(len(group), dtype=np.int32)
-        if groups * classes <= len(group):
-            found = np.bincount(group * classes + predicted)
+        if groups * width <= len(group):
+            found = np.bincount(group * width + column)
             used = np.flatnonzero(found)
-            group, predicted = np.divmod(used, classes)
+            group, column = np.divmod(used, width)
             count = found[used].astype(np.int32)
         for row, sign in zip(rows, signs.astype(np.int32), strict=True):
-            np.add.at(self.predicted.reshape(-1), row[group] * classes + predicted, sign[group] * count)
+            np.add.at(self.counts.reshape(-1), row[group] * width + column, sign[group] * count)
 
     def add_performance(
         self, measures: Iterable[PerformanceMeasures], group: Integers, rows: Integers, signs: Integers
@@ -800,8 +814,8 @@ class MeasuredWindows:
     """The sums, then the totals of the sets at the threshold of cpc_ac; shape (windows, totals)."""
     confidences: Floats
     """Mean confidences, raw and scaled."""
-    predicted: Numbers
-    """The decisions per class, shape (windows, classes)."""
+    counts: Numbers
+    """The decisions per class, then the confidences per cell, shape (windows, counts)."""
     of_performance: Numbers
     """The totals of performance, shape (windows, totals)."""
 
@@ -813,6 +827,16 @@ class MeasuredWindows:
     def records(self) -> Numbers:
         """Records of each window."""
         return self.totals[:, _COUNT]
+
+    @property
+    def predicted(self) -> Numbers:
+        """The decisions per class, shape (windows, classes)."""
+        return self.counts[:, : self.gauge.calibration.classes]
+
+    @property
+    def confidence(self) -> Numbers:
+        """The confidences per cell, shape (windows, cells); no cells if the reference is old."""
+        return self.counts[:, self.gauge.calibration.classes :]
 
     def mean_confidence(self, *, scaled: bool) -> Floats:
         """Return the mean confidences."""
@@ -852,7 +876,7 @@ def totals_of(gauge: Gauge, vectors: Singles, decided: Integers | None = None) -
         measures = gauge.measure(vectors[piece], denominators[piece], marks[piece], some)
         group = np.zeros(len(measures.top), dtype=np.int64)
         table.add(gauge.summed(measures, group[:1]), rows, signs)
-        table.add_predicted(measures.predicted, group, rows, signs)
+        table.add_counts(measures, group, rows, signs)
         table.add_performance(measures.performance, group, rows, signs)
         measured.append(measures)
     confidences = mean_confidences(table.sums[[row]])
@@ -865,6 +889,6 @@ def totals_of(gauge: Gauge, vectors: Singles, decided: Integers | None = None) -
         table.add_sets(both, rows, signs)
         for stream, steps in enumerate(both):
             table.add_steps(stream, steps, rows, signs)
-    predicted, sets = table.predicted[[row]].astype(np.int64), table.sets_at(rows[0], table.cells_at(rows[0], asked)[0])
+    counts, sets = table.counts[[row]].astype(np.int64), table.sets_at(rows[0], table.cells_at(rows[0], asked)[0])
     totals = np.concatenate([table.sums[rows[0]], sets], axis=1)
-    return MeasuredWindows(gauge, totals, confidences, predicted, table.performance[rows[0]])
+    return MeasuredWindows(gauge, totals, confidences, counts, table.performance[rows[0]])

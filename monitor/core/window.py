@@ -292,7 +292,7 @@ class SharedRecords:
         both = table.steps(vectors, measures, denominators, group, rows, on_curves)
         try:
             table.add(sums, rows, summed)
-            table.add_predicted(measures.predicted, group, rows, summed)
+            table.add_counts(measures, group, rows, summed)
             table.add_performance(measures.performance, group, rows, summed)
             table.add_sets(both, rows, summed)
             for stream, steps in enumerate(both):
@@ -643,15 +643,15 @@ class _Merged:
         gauge = self._gauge
         sets = self._total(gauge.totals - gauge.sums, lambda one: one.records.table.sets_at(one.rows, one.cells))
         totals = np.concatenate([self._sums, sets], axis=1)
-        predicted = self._total(
-            gauge.calibration.classes,
-            lambda one: one.records.table.predicted.take(one.rows, axis=0).astype(np.int64),
+        counts = self._total(
+            gauge.counts,
+            lambda one: one.records.table.counts.take(one.rows, axis=0).astype(np.int64),
         )
         performance = self._total(
             0 if gauge.performance is None else gauge.performance.totals,
             lambda one: one.records.table.performance.take(one.rows, axis=0),
         )
-        return MeasuredWindows(gauge, totals, self._confidences, predicted, performance)
+        return MeasuredWindows(gauge, totals, self._confidences, counts, performance)
 
     def _total(self, width: int, of: Callable[[_Shard], Numbers]) -> Numbers:
         if self._alone:

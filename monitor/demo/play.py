@@ -86,7 +86,7 @@ def _pair(segment: dict[str, Any] | None, realised: Realised | None) -> str:
 
 
 def _estimated(segment: dict[str, Any] | None) -> float | None:
-    return None if segment is None else segment["estimators"].get("consensus", {}).get("accuracy")
+    return None if segment is None else segment["estimators"].get("adaptive", {}).get("accuracy")
 
 
 def _number(value: float | None) -> str:

@@ -27,7 +27,7 @@ from monitor.core.alerts import (
     step,
 )
 from monitor.core.calibration import WindowEstimates
-from monitor.core.estimate import CONSENSUS, STATES, Why, WindowState
+from monitor.core.estimate import HEADLINE, STATES, Why, WindowState, headline_in
 from monitor.core.performance import MeasuredPerformance, Target
 from monitor.core.report import (
     AlertColumns,
@@ -226,6 +226,12 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         """Set up the counts of versions, and what is exported."""
+        if self.reference is not None and (headline := self.reference.calibration.headline) != HEADLINE:
+            # An old reference: its alerts go on, on what it has.
+            alerts = (
+                replace(one, estimator=headline) if one.estimator == HEADLINE else one for one in self.config.alerts
+            )
+            self.config = replace(self.config, alerts=tuple(alerts))
         self._versions = VersionCounts(of=self._version)
         self._exported = () if self.reference is None else self.config.exported(self.reference.classes)
 
@@ -449,17 +455,17 @@ class Evaluator:
         try:
             found = self.reference.calibration.estimate_windows(snapshot.measured, failed=failed)
         except Exception as error:  # noqa: BLE001 - one model that fails must not affect the others
-            self._log_failure(CONSENSUS, error)
-            errors[CONSENSUS] = int(np.count_nonzero(wanted))
+            self._log_failure(HEADLINE, error)
+            errors[HEADLINE] = int(np.count_nonzero(wanted))
             return _Estimated(nothing, np.where(ok, np.uint8(_ERROR), states), none, none)
         for estimator, failure in failures.items():
             count = int(np.count_nonzero(wanted & (found.why[found.names.index(estimator)] == _FAILED)))
             if count:
                 self._log_failure(estimator, failure)
                 errors[estimator] = count
-        has_consensus = found.why[found.names.index(CONSENSUS)] == 0
+        has_headline = found.why[found.names.index(headline_in(found.names))] == 0
         part = wanted & (found.why == 0).any(axis=0) if self.shared else none
-        return _Estimated(found, np.where(ok & ~has_consensus, np.uint8(_ERROR), states), ok, part)
+        return _Estimated(found, np.where(ok & ~has_headline, np.uint8(_ERROR), states), ok, part)
 
     def _log_failure(self, estimator: str, error: Exception) -> None:
         log.error("estimator %s of %s failed: %s: %s", estimator, self.name, type(error).__name__, error)

@@ -17,8 +17,11 @@ from monitor.errors import InvalidReference, Problem
 from monitor.reference.summary import BINS, ReferenceSummary
 
 FORMAT = 3
-"""Since format 2 it says how the device decides; before, by argmax. Since format 3 it may have baselines of segments."""
-READ = "a reference of format 1 to 3"
+"""Since format 2 it says how the device decides; before, by argmax.
+
+Since format 3 it has what `adaptive` needs, and may have baselines of segments.
+"""
+READ = "a reference of format 1, 2 or 3"
 _MAGIC = "cpcmon-reference"
 MAX_BYTES = 1 << 30
 """Ten times the size of a reference of a million records."""
@@ -64,6 +67,16 @@ class PerformanceTables(msgspec.Struct, forbid_unknown_fields=True):
     high: Array
 
 
+class OutputTables(msgspec.Struct, forbid_unknown_fields=True):
+    """The outputs of the reference, for drift. Sizes are those of the intervals."""
+
+    edges: Array
+    confidence: Array
+    decided: Array
+    class_mix_chance: Array
+    confidence_chance: Array
+
+
 class SegmentTables(msgspec.Struct, forbid_unknown_fields=True):
     """The labelled baselines of segments."""
 
@@ -98,6 +111,10 @@ class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
     """As `Decision.parsed` reads it."""
     performance: PerformanceTables | None = None
     """None in a file of format 1."""
+    adaptive_weight: float | None = None
+    """None in a file of format 1 or 2."""
+    outputs: OutputTables | None = None
+    """None in a file of format 1 or 2."""
     segments: SegmentTables | None = None
     """None before format 3, and without labelled baselines."""
 

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from monitor.core.calibration import WindowEstimate, or_none
 from monitor.core.decisions import DecidedBy, Decision
-from monitor.core.ensemble import Ensemble, Variants, calibrate_all, measure_vectors
 from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.estimators import EmptySets
+from monitor.core.estimators.ensemble import Ensemble, Variants, calibrate_all, measure_vectors
 from monitor.core.intervals import DEFAULT_LEVEL
 from monitor.core.performance import (
     Metric,

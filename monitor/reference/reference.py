@@ -14,14 +14,16 @@ from numpy.typing import ArrayLike
 
 from monitor.core.calibration import Calibration, calibrate, or_none
 from monitor.core.decisions import DecidedBy, Decision
-from monitor.core.ensemble import CalibratedEstimator
-from monitor.core.estimate import CONSENSUS
+from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators import ESTIMATORS
+from monitor.core.estimators.conformal import ConformalAtConfidence
+from monitor.core.estimators.ensemble import MIXED, CalibratedEstimator, adaptive_weight
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
 from monitor.core.labelled_baselines import FEWEST_RECORDS, SegmentBaselines
+from monitor.core.output_drift import OutputReference
 from monitor.core.performance import ClassCurves, ClassReference, every_target
 from monitor.core.record_columns import Records
-from monitor.core.scores import label_outputs
+from monitor.core.scores import Integers, label_outputs
 from monitor.core.segments import Segmentation
 from monitor.errors import InvalidReference, Problem, UsageError
 from monitor.records.columns import is_segment
@@ -33,6 +35,7 @@ from monitor.reference.file_format import (
     READ,
     Array,
     Intervals,
+    OutputTables,
     PerformanceTables,
     Quantiles,
     ReferenceDocument,
@@ -231,6 +234,8 @@ def _document(reference: Reference) -> ReferenceDocument:
         estimators={one.form.name: _state(one.estimator) for one in numbers.estimators},
         decision=numbers.decision.text(reference.classes),
         performance=None if numbers.performance is None else _performance_tables(numbers.performance),
+        adaptive_weight=numbers.adaptive_weight,
+        outputs=None if numbers.outputs is None else _output_tables(numbers.outputs),
         segments=None if numbers.segments is None else _segment_tables(numbers.segments),
     )
 
@@ -244,23 +249,33 @@ def _reference(cls: type[_R], document: ReferenceDocument, fingerprint: str) -> 
     tables = document.intervals
     if not LEVELS[0] <= tables.level <= LEVELS[1]:
         raise ValueError(f"a level of {tables.level}")
+    errors = {n: ErrorQuantiles(e.bias, unpack(e.low), unpack(e.high)) for n, e in tables.errors.items()}
+    decision, estimators = (
+        Decision.parsed("decision", document.decision, document.classes),
+        _estimators(document.estimators),
+    )
+    weight = document.adaptive_weight
+    if weight is None and (weight := _older_weight(document, decision, estimators)) is not None:
+        errors[ADAPTIVE] = _wider(*(errors[name] for name in MIXED if name in errors))
     intervals = IntervalTables(
         level=tables.level,
         reference_records=document.records,
         sizes=unpack(tables.sizes),
-        errors={n: ErrorQuantiles(e.bias, unpack(e.low), unpack(e.high)) for n, e in tables.errors.items()},
+        errors=errors,
         disagreement=unpack(tables.disagreement),
     )
-    _check_intervals(intervals)
+    _check_intervals(intervals, weight)
     calibration = Calibration(
         records=document.records,
         right=document.right,
         classes=len(document.classes),
         temperature=document.temperature,
-        estimators=_estimators(document.estimators),
+        estimators=estimators,
         intervals=intervals,
-        decision=Decision.parsed("decision", document.decision, document.classes),
+        decision=decision,
         performance=_class_reference(document),
+        adaptive_weight=weight,
+        outputs=_outputs(document, intervals.sizes),
     )
     calibration = dataclasses.replace(calibration, segments=_segment_baselines(document, calibration))
     # An edited file may have numbers that only an estimate shows to be invalid.
@@ -323,6 +338,52 @@ def _class_reference(document: ReferenceDocument) -> ClassReference | None:
     return kept
 
 
+def _older_weight(
+    document: ReferenceDocument, decision: Decision, estimators: Sequence[CalibratedEstimator]
+) -> float | None:
+    """Return the weight of `adaptive` for a reference that does not have it; None if it cannot be known.
+
+    With two classes and decisions by argmax, the probability of the true label says whether the decision is right, and how
+    confident it is.
+    """
+    if len(document.classes) != 2 or decision.by is not DecidedBy.ARGMAX:
+        return None
+    ranked = next(
+        one.estimator.ranked
+        for one in estimators
+        if one.form.scaled and isinstance(one.estimator, ConformalAtConfidence)
+    )
+    # A tie of both classes has the lowest confidence, right or wrong.
+    right = np.arange(len(ranked)) < document.right
+    confidences, ranks = np.unique(np.where(right, ranked, np.float32(1.0) - ranked), return_inverse=True)
+    return adaptive_weight(*(np.bincount(ranks[some], minlength=len(confidences)) for some in (right, ~right)))
+
+
+def _wider(*errors: ErrorQuantiles) -> ErrorQuantiles:
+    """Return the errors of a mean of estimators without bias: at most those of the worst."""
+    low, high = (np.array([getattr(one, name) for one in errors]) for name in ("low", "high"))
+    return ErrorQuantiles(0.0, low.min(axis=0), high.max(axis=0))
+
+
+def _output_tables(kept: OutputReference) -> OutputTables:
+    return OutputTables(*map(pack, (kept.edges, kept.confidence, kept.decided, *kept.chance)))
+
+
+def _outputs(document: ReferenceDocument, sizes: Integers) -> OutputReference | None:
+    if (tables := document.outputs) is None:
+        return None
+    chance = np.array([unpack(tables.class_mix_chance), unpack(tables.confidence_chance)])
+    kept = OutputReference(unpack(tables.edges), unpack(tables.confidence), unpack(tables.decided), sizes, chance)
+    if len(kept.decided) != len(document.classes) or chance.shape[1] != len(sizes) or not np.all(chance >= 0.0):
+        raise ValueError("output tables of another number of classes or sizes")
+    if len(kept.confidence) != len(kept.edges) + 1 or np.any(np.diff(kept.edges) <= 0.0):
+        raise ValueError("invalid cells of confidences")
+    counts = (kept.decided, kept.confidence)
+    if any(some.sum() != document.records or some.min() < 0 for some in counts):
+        raise ValueError("output tables of another number of records")
+    return kept
+
+
 def _segment_tables(kept: SegmentBaselines) -> SegmentTables:
     return SegmentTables(
         segments=kept.segments,
@@ -346,13 +407,13 @@ def _segment_baselines(document: ReferenceDocument, calibration: Calibration) ->
     # In any order of their fields, as the windows of the daemon may have another.
     if any(len({name for name, _ in segment}) < len(segment) for segment in tables.segments):
         raise ValueError("a field twice in a segment")
-    if unknown := set(tables.bias) ^ {name for name in calibration.intervals.errors if "[" not in name}:
+    if unknown := set(tables.bias) ^ {*calibration.names, ADAPTIVE}:
         raise ValueError(f"segments for a different list of estimators ({', '.join(sorted(unknown))}): calibrate again")
     bias = [unpack(one) for one in tables.bias.values()]
     if {len(records), len(right), *map(len, bias)} != {count}:
         raise ValueError("tables of another number of segments")
     decided = unpack(tables.decided).reshape(count, len(document.classes))
-    confidence = unpack(tables.confidence).reshape(count, -1 if len(unpack(tables.confidence)) else 0)
+    cells = 1 if calibration.outputs is None else len(calibration.outputs.confidence)
     kept = SegmentBaselines(
         names=tuple(tables.bias),
         segments=tables.segments,
@@ -360,7 +421,7 @@ def _segment_baselines(document: ReferenceDocument, calibration: Calibration) ->
         right=right,
         own_bias=np.array(bias),
         decided=decided,
-        confidence=confidence,
+        confidence=unpack(tables.confidence).reshape(count, cells),
         reference_right=document.right,
         intervals=calibration.intervals,
     )
@@ -375,8 +436,8 @@ def _check_segments(kept: SegmentBaselines) -> None:
         raise ValueError("segments with invalid counts")
     if np.any(kept.right > kept.records) or np.any(kept.records < FEWEST_RECORDS):
         raise ValueError("segments with impossible counts")
-    if np.any(kept.decided.sum(axis=1) != kept.records):
-        raise ValueError("segments with decisions of another number of records")
+    if any(np.any(one.sum(axis=1) != kept.records) for one in (kept.decided, kept.confidence)):
+        raise ValueError("segments with outputs of another number of records")
     for group in kept.groups:
         if kept.records[group].sum() > whole or kept.right[group].sum() > kept.reference_right:
             raise ValueError("segments of another number of records")
@@ -384,8 +445,11 @@ def _check_segments(kept: SegmentBaselines) -> None:
         raise ValueError("segments with an impossible bias")
 
 
-def _check_intervals(tables: IntervalTables) -> None:
+def _check_intervals(tables: IntervalTables, weight: float | None) -> None:
+    if weight is not None and not 0.0 <= weight <= 1.0:
+        raise ValueError(f"a weight of {weight}")
     forms = {form.full_name for member in ESTIMATORS for form in member.forms()} | {CONSENSUS}
+    forms |= set() if weight is None else {ADAPTIVE}
     if unknown := forms ^ set(tables.errors):
         raise ValueError(
             f"intervals for a different list of estimators ({', '.join(sorted(unknown))}): calibrate again"

@@ -5,8 +5,8 @@ Each replica exports sums over its own records. Their total does not depend on w
 """
 
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType, On
-from monitor.core.ensemble import MEMBERS
 from monitor.core.estimate import CONSENSUS
+from monitor.core.estimators.ensemble import MEMBERS
 from monitor.core.segments import label_value, quoted
 from monitor.rules.rule import BRIDGE, RecordingRule
 

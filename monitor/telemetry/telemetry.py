@@ -9,7 +9,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from monitor.core.estimate import CONSENSUS
+from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators import ESTIMATORS
 from monitor.telemetry.families import DaemonFacts, FactsCollector
 
@@ -166,7 +166,7 @@ def _without_created(collector: _Collector) -> Iterator[Metric]:
 
 
 def _estimators() -> list[str]:
-    return [*(form.name for one in ESTIMATORS for form in one.forms() if form.variant is None), CONSENSUS]
+    return [*(form.name for one in ESTIMATORS for form in one.forms() if form.variant is None), CONSENSUS, ADAPTIVE]
 
 
 def _build_info(registry: CollectorRegistry) -> None:

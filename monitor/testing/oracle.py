@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from monitor.core.ensemble import CalibratedEstimator, choose, estimate_forms, measure, results_of
 from monitor.core.estimate import Estimate, NoEstimate
 from monitor.core.estimators import Form, Member
 from monitor.core.estimators.conformal import Conformal
+from monitor.core.estimators.ensemble import CalibratedEstimator, choose, estimate_forms, measure, results_of
 from monitor.core.scores import Integers, Singles, label_outputs, outputs
 
 Vector = Sequence[float]
@@ -34,7 +34,7 @@ class Oracle:
     """The classes that the records of the reference name, if they decide."""
 
     def estimates(self, window: Sequence[Vector], named: Sequence[int] | None = None) -> dict[str, float]:
-        """Return every estimator, its variants and set sizes, the consensus and the disagreement."""
+        """Return every estimator, its variants and set sizes, the consensus, `adaptive` and the disagreement."""
         found: dict[str, float] = {}
         for suffix, temperature in (("", None), ("_ts", self.temperature)):
             found |= self._stream(window, named, temperature, suffix)
@@ -48,7 +48,29 @@ class Oracle:
         ]
         ranked = sorted(found[member] for member in members)
         # The lower quartile of six values is a quarter of the way from the second to the third.
-        return found | {"consensus": ranked[1] + 0.25 * (ranked[2] - ranked[1]), "disagreement": ranked[5] - ranked[0]}
+        weight = self.adaptive_weight
+        mixed = weight * found["atc_mc_ts"] + (1.0 - weight) * found.pop("unclipped_ts")
+        found.pop("unclipped")
+        return found | {
+            "consensus": ranked[1] + 0.25 * (ranked[2] - ranked[1]),
+            "disagreement": ranked[5] - ranked[0],
+            "adaptive": _clip(mixed),
+        }
+
+    @cached_property
+    def adaptive_weight(self) -> float:
+        """The weight of ATC, from every pair of a right and a wrong decision of the reference."""
+        decided = self.decisions(self.reference, self.named)
+        confidences = [_single(_scaled(p, self.temperature)[d]) for p, d in zip(self.reference, decided, strict=True)]
+        right, wrong = (
+            [c for c, d, y in zip(confidences, decided, self.labels, strict=True) if (d == y) is wanted]
+            for wanted in (True, False)
+        )
+        area = 0.75
+        if right and wrong:
+            wins = sum(1.0 if a > b else 0.5 if a == b else 0.0 for a in right for b in wrong)
+            area = (wins / len(right) + 7.5) / (len(wrong) + 10.0)
+        return _clip((area - 0.7) / 0.1)
 
     def decisions(self, vectors: Sequence[Vector], named: Sequence[int] | None = None) -> list[int]:
         """Return what the device decides."""
@@ -145,6 +167,8 @@ class Oracle:
             found |= {name + key: value for key, value in _conformal(scaled, now, threshold).items()}
             zero = _conformal(reference, before, threshold)["[zero]"]
             found[f"{name}_anchored"] = _clip(accuracy + found[f"{name}[zero]"] - zero)
+            if name == "cpc_acc":
+                found["unclipped"] = accuracy + found[f"{name}[zero]"] - zero
         found["calibrated_confidence"] = _isotonic(before, right, now)
         return {_suffixed(name, suffix): value for name, value in found.items()}
 

@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 
 from monitor.core.decisions import DecidedBy
-from monitor.core.ensemble import CalibratedEstimator
 from monitor.core.estimators.conformal import Conformal
+from monitor.core.estimators.ensemble import CalibratedEstimator
 from monitor.core.scores import FIXED_POINT, Integers, Outputs, Scores, Singles, fixed, outputs
 from monitor.core.totals import Gauge, MeasuredWindows
 

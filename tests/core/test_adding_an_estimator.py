@@ -50,7 +50,7 @@ MEMBER = Member("confident_share", ConfidentShare, {"doubled": {"doubled": True}
 @pytest.fixture
 def with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list of estimators with one more line."""
-    for module in ("core.ensemble", "reference.reference", "cli.estimate_command", "cli.evaluate"):
+    for module in ("core.estimators.ensemble", "reference.reference", "cli.estimate_command", "cli.evaluate"):
         monkeypatch.setattr(f"monitor.{module}.ESTIMATORS", (*ESTIMATORS, MEMBER))
 
 

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from monitor.core.calibration import calibrate
 from monitor.core.decisions import DecidedBy, Decision
-from monitor.core.ensemble import calibrate_all, estimate_forms, measure, with_variants
+from monitor.core.estimators.ensemble import (
+    by_confidence,
+    calibrate_all,
+    estimate_forms,
+    measure,
+    weight_of,
+    with_variants,
+)
 from monitor.core.performance import Metric
 from monitor.core.scores import in_blocks, label_outputs
 from monitor.core.totals import Gauge, totals_of
@@ -30,7 +37,7 @@ def compare(case: Case, decision: Decision | None = None) -> None:
     named, of_window = (own.tolist(), seen.tolist()) if decision.by is DecidedBy.FIELD else (None, None)
     oracle = Oracle(case.reference.tolist(), case.labels.tolist(), reference.temperature, at, named)
     wanted = oracle.estimates(case.window.tolist(), of_window)
-    found = named_values(estimate_forms(ready, windows))
+    found = named_values(estimate_forms(ready, windows), weight_of(*by_confidence(reference), reference.correct))
     # A CPC form shares its set sizes with its variants and its anchored form; the oracle names them once.
     assert {key: found.get(key) for key in wanted} == pytest.approx(wanted, abs=1e-9, rel=0)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.core.alerts import CHANCE_MARGIN, AlertPhase, AlertRule, AlertState, AlertStatus, AlertType, On, Severity
-from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, Result, Why, WindowState
+from monitor.core.estimate import HEADLINE, Estimate, Interval, NoEstimate, Result, Why, WindowState
 from monitor.core.performance import Metric
 from tests.one_window import AlertFacts, status, step
 
@@ -35,7 +35,7 @@ EVALUATION = AlertFacts(
 """An evaluation five minutes and 20 records after the previous one."""
 
 
-def with_upper_bound(upper: float, evaluation: AlertFacts = EVALUATION, *, estimator: str = CONSENSUS) -> AlertFacts:
+def with_upper_bound(upper: float, evaluation: AlertFacts = EVALUATION, *, estimator: str = HEADLINE) -> AlertFacts:
     """Return an evaluation with this upper bound of an estimator."""
     results: dict[str, Result] = {estimator: Estimate(upper - 0.03, evaluation.records, Interval(upper - 0.06, upper))}
     return replace(evaluation, results=results)
@@ -178,10 +178,10 @@ def test_the_configured_bound_of_the_configured_estimator_is_compared(
 def test_a_value_equal_to_the_threshold_does_not_fire(rule: AlertRule, at: float, recovered: float) -> None:
     """And one equal to threshold plus hysteresis recovers."""
     firing = AlertState(AlertPhase.FIRING, 5.0, rule=rule.fingerprint)
-    exactly = replace(EVALUATION, results={CONSENSUS: Estimate(at, 500)})
+    exactly = replace(EVALUATION, results={HEADLINE: Estimate(at, 500)})
     assert step(rule, AlertState(), exactly, 1.0).phase is AlertPhase.OK
     assert step(rule, firing, exactly, 1.0).phase is AlertPhase.FIRING
-    back = replace(EVALUATION, results={CONSENSUS: Estimate(recovered, 500)})
+    back = replace(EVALUATION, results={HEADLINE: Estimate(recovered, 500)})
     assert step(rule, firing, back, 1.0).phase is AlertPhase.RECOVERING
 
 
@@ -193,7 +193,7 @@ def test_a_share_of_the_window_has_no_rounding_error() -> None:
 
 
 def test_without_an_interval_the_value_is_compared() -> None:
-    poor = replace(EVALUATION, results={CONSENSUS: Estimate(0.79, 500)})
+    poor = replace(EVALUATION, results={HEADLINE: Estimate(0.79, 500)})
     assert step(LOW, AlertState(), poor, 1.0).phase is AlertPhase.PENDING
     assert status(LOW, AlertState(), poor).value == 0.79
 
@@ -229,8 +229,8 @@ _NOT_EVALUATED = [
         if state not in {WindowState.OK, WindowState.ERROR}
     ),
     pytest.param(LOW, EVALUATION, id="no answer of the estimator"),
-    pytest.param(LOW, replace(EVALUATION, results={CONSENSUS: NoEstimate(Why.TOO_FEW_RECORDS, 3)}), id="no estimate"),
-    pytest.param(LOW, replace(EVALUATION, results={CONSENSUS: Estimate(math.nan, 500)}), id="not a number"),
+    pytest.param(LOW, replace(EVALUATION, results={HEADLINE: NoEstimate(Why.TOO_FEW_RECORDS, 3)}), id="no estimate"),
+    pytest.param(LOW, replace(EVALUATION, results={HEADLINE: Estimate(math.nan, 500)}), id="not a number"),
     pytest.param(
         LOW, replace(with_upper_bound(0.7, estimator="doc_ts"), state=WindowState.ERROR), id="only another estimator"
     ),
@@ -434,7 +434,7 @@ def facts_of(observation: Observation, rule: AlertRule, records: int) -> AlertFa
         new_records=observation.new,
         quiet_seconds=0.0,
         elapsed_seconds=observation.seconds,
-        results={CONSENSUS: Estimate(0.5, records, Interval(compared, compared))},
+        results={HEADLINE: Estimate(0.5, records, Interval(compared, compared))},
         disagreement=0.1 - away,
         chance_disagreement=0.1 / CHANCE_MARGIN,
         reference_accuracy=0.9,
@@ -714,7 +714,7 @@ def test_degraded_input_is_one_alert_of_the_model(pattern: str) -> None:
 def test_the_fingerprint_of_a_rule_without_a_metric_is_as_before() -> None:
     """Stored states stay valid. Another metric or class is another rule."""
     plain = AlertRule("low", drop=0.05)
-    before = "accuracy estimator=consensus on=upper drop=0.05 for=1800.0 hysteresis=0.01 new_records=0.2 after=0.0"
+    before = "accuracy estimator=adaptive on=upper drop=0.05 for=1800.0 hysteresis=0.01 new_records=0.2 after=0.0"
     assert plain.fingerprint == before
     changed = [
         replace(plain, metric=metric, of_class=of_class)

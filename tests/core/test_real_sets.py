@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from monitor.core.decisions import Decision
-from monitor.core.ensemble import calibrate_all, estimate_forms, measure, with_variants
+from monitor.core.estimators.ensemble import (
+    by_confidence,
+    calibrate_all,
+    estimate_forms,
+    measure,
+    weight_of,
+    with_variants,
+)
+from monitor.core.intervals import field_intervals
 from monitor.core.performance import OF_CLASSES, Metric, PerformanceGauge, Target
 from monitor.core.performance_calibration import calibrate_performance
 from monitor.core.scores import in_blocks, label_outputs
@@ -59,12 +67,29 @@ def test_estimates_equal_the_expected_values(real_sets: Path, name: str) -> None
     reference = label_outputs(source, labels, expected["temperature"])
     ready = with_variants(calibrate_all(reference))
     windows = measure(ready, lambda: in_blocks(target, expected["temperature"]))
-    found = named_values(estimate_forms(ready, windows)) | {
+    weight = weight_of(*by_confidence(reference), reference.correct)
+    found = named_values(estimate_forms(ready, windows), weight) | {
         "source_accuracy": reference.accuracy,
         "true_target_accuracy": float(np.mean(np.argmax(target, axis=1) == truth)),
     }
     wanted = {key: value for key, value in expected.items() if key != "temperature"}
     assert {key: found[key] for key in wanted} == pytest.approx(wanted, abs=1e-9, rel=0)
+
+    assert (
+        json.loads((real_sets / "expected_adaptive.json").read_text())[name]["temperature"] == expected["temperature"]
+    )
+    expected = json.loads((real_sets / "expected_adaptive.json").read_text())[name]
+    field = field_intervals(np.array([found["adaptive"]]), reference.accuracy, np.array([found["disagreement"]]))
+    assert [weight, found["adaptive"], *field.ravel()] == pytest.approx(
+        [
+            expected["adaptive.weight"],
+            expected["adaptive"],
+            *expected["adaptive.shift80"],
+            *expected["adaptive.shift90"],
+        ],
+        abs=1e-9,
+        rel=0,
+    )
 
 
 def test_operating_points_equal_the_expected_values(real_sets: Path) -> None:

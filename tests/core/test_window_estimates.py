@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from monitor.core import ensemble
 from monitor.core.calibration import Calibration, WindowEstimates, calibrate
-from monitor.core.ensemble import (
+from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Why
+from monitor.core.estimators import Form, Member, ensemble
+from monitor.core.estimators.confidence import AverageConfidence
+from monitor.core.estimators.ensemble import (
     MEMBERS,
     CalibratedEstimator,
     MeasuredRecords,
@@ -23,9 +25,6 @@ from monitor.core.ensemble import (
     side_by_side,
     with_variants,
 )
-from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Why
-from monitor.core.estimators import Form, Member
-from monitor.core.estimators.confidence import AverageConfidence
 from monitor.core.intervals import IntervalTables
 from monitor.core.scores import (
     FIXED_POINT,
@@ -113,7 +112,8 @@ def test_many_windows_equal_the_oracle(case: Case) -> None:
     found = known.estimate_windows(stacked(known, windows))
     oracle = Oracle(case.reference.tolist(), case.labels.tolist(), reference.temperature)
     for index, window in enumerate(windows):
-        values = named_values(found, index)
+        assert known.adaptive_weight is not None
+        values = named_values(found, known.adaptive_weight, index)
         wanted = {name: value for name, value in oracle.estimates(window.tolist()).items() if "[" not in name}
         assert {name: values[name] for name in wanted} == pytest.approx(wanted, abs=1e-9, rel=0)
         assert found.disagreement[index] == values["disagreement"]

@@ -10,9 +10,9 @@ import pytest
 from monitor.config.config import IngestOptions
 from monitor.core.alerts import AlertPhase, AlertRule, AlertType
 from monitor.core.calibration import Calibration
-from monitor.core.ensemble import Ensemble
 from monitor.core.estimate import Estimate, NoEstimate, WindowState
 from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences
+from monitor.core.estimators.ensemble import Ensemble
 from monitor.daemon.clock import ClockChange, Moment, clock_change
 from monitor.errors import StatePaused
 from monitor.sources.base import Delivery, Lag

@@ -87,7 +87,7 @@ def test_windows_that_are_not_here_yet_have_none(tmp_path: Path) -> None:
             snapshot.measured,
             totals=snapshot.measured.totals[:2],
             confidences=snapshot.measured.confidences[:, :2],
-            predicted=snapshot.measured.predicted[:2],
+            counts=snapshot.measured.counts[:2],
             of_performance=snapshot.measured.of_performance[:2],
         ),
         **{name: getattr(snapshot, name)[:2] for name in _COLUMNS},

@@ -219,7 +219,7 @@ def test_parts_add_up_to_the_estimate_over_all_records(shares: int) -> None:
     of_each = [_parts(totals_of(gauge, some)) for some in np.array_split(together, shares)]
     of_all = _parts(totals_of(gauge, together))
     additive = of_all.keys() - MOVES_WITH_THE_WINDOW - {CONSENSUS}
-    assert len(additive) == 14
+    assert len(additive) == 15
     for name in additive:
         merged = sum(part[name].total for part in of_each) / sum(part[name].records for part in of_each)
         assert min(1.0, max(0.0, merged)) == pytest.approx(of_all[name].accuracy, rel=1e-12)

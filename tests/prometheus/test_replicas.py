@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.core.ensemble import MEMBERS, combine
 from monitor.core.estimate import CONSENSUS, Estimate
+from monitor.core.estimators.ensemble import MEMBERS, combine
 from monitor.reference.reference import Reference
 from tests.daemon.process import CLASSES, Process
 from tests.daemon.process import running as replica_running

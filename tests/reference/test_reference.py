@@ -107,8 +107,8 @@ def test_a_file_truncated_is_rejected(saved: Path, kept: int) -> None:
 
 def test_a_newer_format_says_what_to_do(saved: Path) -> None:
     """The words name the file, both formats and the way out."""
-    saved.write_bytes(saved.read_bytes().replace(b"cpcmon-reference 2 ", b"cpcmon-reference 3 ", 1))
-    expected = r"density\.ref: expected .* format 1 or 2, found format 3: .*upgrade cpcmon"
+    saved.write_bytes(saved.read_bytes().replace(b"cpcmon-reference 3 ", b"cpcmon-reference 4 ", 1))
+    expected = r"density\.ref: expected .* format 1, 2 or 3, found format 4: .*upgrade cpcmon"
     with pytest.raises(InvalidReference, match=expected):
         Reference.load(saved)
 
@@ -122,6 +122,34 @@ def test_a_reference_of_format_1_decides_by_argmax(reference: Reference, saved: 
     loaded = Reference.load(saved)
     assert loaded.calibration.decision == Decision()
     assert estimate(loaded, window) == estimate(reference, window)
+
+
+@pytest.mark.parametrize(("classes", "headline"), [(2, "adaptive"), (3, "consensus")])
+def test_an_older_reference_gets_adaptive_where_it_holds_what_that_needs(
+    tmp_path: Path, classes: int, headline: str
+) -> None:
+    """Of two classes, the probability of the true label says all; of more, calibrating again is the way."""
+    probabilities, labels = synthetic(300, classes, seed=1)
+    window, _ = synthetic(200, classes, seed=2, sharpness=1.0)
+    made = Reference.calibrate(probabilities, labels, model="m")
+    made.save(tmp_path / "m.ref")
+    content = json.loads((tmp_path / "m.ref").read_text().partition("\n")[2])
+    del content["adaptive_weight"], content["outputs"], content["intervals"]["errors"]["adaptive"]
+    text = json.dumps(content)
+    (tmp_path / "m.ref").write_text(f"cpcmon-reference 2 {hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+
+    older = Reference.load(tmp_path / "m.ref").calibration
+    found = older.estimate(window)
+    assert older.headline == headline
+    assert ("adaptive" in found) is (headline == "adaptive")
+    assert (found.field == ()) is (headline == "consensus")
+    if headline == "adaptive":
+        one, before = found["adaptive"], made.calibration.estimate(window)["adaptive"]
+        assert isinstance(one, Estimate)
+        assert isinstance(before, Estimate)
+        assert one.accuracy == before.accuracy
+        assert one.interval is not None
+        assert one.interval.lower < one.accuracy < one.interval.upper
 
 
 def test_how_the_device_decides_is_saved(tmp_path: Path) -> None:
@@ -153,7 +181,7 @@ def test_how_the_device_decides_is_saved(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="decided: expected"):
             estimate(one, window, decided=[0] * 200 if decided is None else None)
     resealed(tmp_path / "m.ref", '"decision": "field"', '"decision": "healthy=1.5"')
-    with pytest.raises(InvalidReference, match=r"format 1 or 2, found decision: expected a threshold above 0"):
+    with pytest.raises(InvalidReference, match=r"format 1, 2 or 3, found decision: expected a threshold above 0"):
         Reference.load(tmp_path / "m.ref")
 
 
@@ -280,7 +308,7 @@ def test_from_too_few_records_there_is_no_estimate(reference: Reference) -> None
     window, _ = synthetic(199, 3, seed=2)
     found = estimate(reference, window)
     assert set(found.values()) == {NoEstimate(Why.TOO_FEW_RECORDS, 199, minimum_records=200)}
-    assert str(found["consensus"]) == "no estimate: too_few_records, 199 of at least 200 records"
+    assert str(found["adaptive"]) == "no estimate: too_few_records, 199 of at least 200 records"
     assert (found.disagreement, found.chance_disagreement) == (None, None)
     assert isinstance(estimate(reference, window, minimum_records=199)["consensus"], Estimate)
     with pytest.raises(UsageError, match="minimum_records: expected a number of records above 0, found 0"):
@@ -291,8 +319,8 @@ def test_the_answers_of_a_window_are_a_mapping_by_estimator(reference: Reference
     """It can be listed and counted, and a wrong name is reported which there are."""
     found = estimate(reference, synthetic(200, 3, seed=2)[0])
     assert list(found) == list(found.estimators)
-    assert (len(found), "consensus" in found, dict(found)) == (19, True, found.estimators)
-    with pytest.raises(KeyError, match=r"expected the name of an estimator \(ac, .*consensus\), found 0"):
+    assert (len(found), "consensus" in found, dict(found)) == (20, True, found.estimators)
+    with pytest.raises(KeyError, match=r"expected the name of an estimator \(ac, .*adaptive\), found 0"):
         found[0]  # type: ignore[index]
 
 

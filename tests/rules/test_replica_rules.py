@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from monitor.core.alerts import AlertRule, AlertType, On
-from monitor.core.ensemble import MEMBERS, combine
+from monitor.core.estimators.ensemble import MEMBERS, combine
 from tests.rules.rule_tests import Rules
 from tests.sinks import reports
 

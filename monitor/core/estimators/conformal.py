@@ -18,12 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.estimators.base import Line
-from monitor.core.scores import Cells, Floats, LabelledOutputs, Scores, Singles
+from monitor.core.scores import Floats, LabelledOutputs, Scores, Singles, place_at
 
 _Float = TypeVar("_Float", bound=np.floating[Any])
-
-# Arrays, because numpy converts a number at every call.
-_EPSILON, _ONE = np.array(1e-9), np.array(1.0)
 
 
 class EmptySets(StrEnum):
@@ -187,12 +184,6 @@ def _cut_at_accuracy(reference: LabelledOutputs, *, scaled: bool) -> np.float32:
     """Return the threshold at the level A: the rank ceil(A (m + 1)) is r + 1."""
     rank = min(reference.records, reference.right + 1)
     return np.float32(reference.ranked_label_scores(scaled=scaled)[rank - 1])
-
-
-def place_at(level: Floats, ranks: float | Floats) -> Cells:
-    """Return the place of the rank ceil(level (m + 1)), where `ranks` is m + 1; to be clipped to those of the scores."""
-    # The epsilon absorbs rounding errors.
-    return np.asarray(np.ceil(level * ranks - _EPSILON) - _ONE).astype(np.intp)
 
 
 def at_level(ranked: NDArray[_Float], level: Floats) -> NDArray[_Float]:

@@ -7,8 +7,8 @@ from typing import Any
 from monitor.core.alerts import AlertPhase, AlertStatus
 from monitor.core.calibration import or_none
 from monitor.core.decisions import DecidedBy
-from monitor.core.ensemble import MEMBERS
-from monitor.core.estimate import CONSENSUS, Estimate, Interval, Why
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, Estimate, Interval, Why
+from monitor.core.estimators.ensemble import MEMBERS
 from monitor.core.history import Series, Span
 from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance, Target
 from monitor.core.report import Realised, Report, SegmentReport
@@ -32,7 +32,7 @@ from monitor.web.pages.status import (
     Urgency,
     Within,
     active_alerts,
-    consensus_of,
+    headline_of,
     severity_suffix,
     urgency_key,
     urgency_of,
@@ -71,7 +71,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
     now = site.now()
     inside = within(report)
     own, parts = urgency_of(segment), inside.get(segment.name, Within())
-    estimate = consensus_of(segment)
+    estimate = headline_of(segment)
     realised = [one for one in site.realised(report.model) if one.segment == segment.name]
     reference = _reference_of(site, report)
     return render(
@@ -116,7 +116,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
 
 def _sentence(report: Report, segment: SegmentReport, now: float) -> str:
     """Describe the estimate, and compare it with the accuracy on the reference."""
-    estimate = consensus_of(segment)
+    estimate = headline_of(segment)
     if estimate is None:
         why = STATES[segment.state]
         if segment.last_valid_at is not None:
@@ -136,7 +136,7 @@ def _sentence(report: Report, segment: SegmentReport, now: float) -> str:
 def _compared(alert: AlertStatus, report: Report, segment: SegmentReport) -> Estimate | Performance | None:
     """Return the estimate that an alert compares, or an end of whose interval it compares."""
     if alert.metric is None or report.reference is None:
-        return consensus_of(segment)
+        return headline_of(segment)
     classes = report.reference.classes
     of_class = classes.index(alert.of_class) if alert.of_class in classes else None
     return next((one for one in segment.performance if one.target == Target(alert.metric, of_class)), None)
@@ -146,7 +146,7 @@ def _choices(report: Report, inside: Mapping[str, Within]) -> list[tuple[str, Ur
     """Return all windows of the model: the whole first, then the worst."""
 
     def worst_first(segment: SegmentReport) -> tuple[object, ...]:
-        estimate = consensus_of(segment)
+        estimate = headline_of(segment)
         return *urgency_key(segment), 1.0 if estimate is None else estimate.accuracy, segment.name
 
     whole = [one for one in report.segments if not one.segment]
@@ -154,7 +154,7 @@ def _choices(report: Report, inside: Mapping[str, Within]) -> list[tuple[str, Ur
     choices = []
     for one in (*whole, *parts):
         own, within_it = urgency_of(one), inside.get(one.name, Within())
-        choices.append((one.name, within_it.urgency(own), within_it.heading(own), consensus_of(one)))
+        choices.append((one.name, within_it.urgency(own), within_it.heading(own), headline_of(one)))
     return choices
 
 
@@ -230,7 +230,7 @@ def _estimators(report: Report, segment: SegmentReport) -> dict[str, Any]:
         "axis": scale.axis(),
         "estimators": {
             name: {
-                "filled": (filled := name in MEMBERS or name == CONSENSUS),
+                "filled": (filled := name in {*MEMBERS, CONSENSUS, ADAPTIVE}),
                 "words": _form_words(name),
                 "estimate": estimates.get(name),
                 "no_estimate": "" if isinstance(result, Estimate) else REASONS[result.why],
@@ -246,7 +246,7 @@ def _form_words(name: str) -> str:
     """Return what distinguishes an estimator from the others of its family."""
     words = ["anchored"] if "_anchored" in name else []
     words.append("temperature-scaled" if name.endswith("_ts") else "raw")
-    return "" if name == CONSENSUS else ", ".join([*words, *(["member"] if name in MEMBERS else [])])
+    return "" if name in {CONSENSUS, ADAPTIVE} else ", ".join([*words, *(["member"] if name in MEMBERS else [])])
 
 
 def _performance(segment: SegmentReport, reference: Reference | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from monitor.web.pages.status import (
     Within,
     active_alerts,
     alert_urgency,
-    consensus_of,
+    headline_of,
     rank,
     ranked,
     ranked_models,
@@ -81,7 +81,7 @@ def _no_alerts(reports: Sequence[Report]) -> str:
     segments = [segment for report in reports for segment in report.segments]
     if not any(segment.alerts for segment in segments):
         return "No alert is configured, so none can fire."
-    unknown = sum(consensus_of(segment) is None for segment in segments)
+    unknown = sum(headline_of(segment) is None for segment in segments)
     if unknown:
         return f"No alert fires, but {plural(unknown, 'window')} cannot be evaluated: this is no all-clear."
     return "No alert fires, and none is pending."
@@ -128,7 +128,7 @@ def _notes(report: Report, remark: str | None) -> list[str]:
 def _scale(segments: Sequence[SegmentReport], report: Report, realised: Mapping[str, Realised]) -> Scale:
     values = [] if report.reference is None else [report.reference.accuracy]
     for segment in segments:
-        estimate = consensus_of(segment)
+        estimate = headline_of(segment)
         if estimate is not None:
             values.append(estimate.interval.lower if estimate.interval else estimate.accuracy)
             values += thresholds_of(segment)
@@ -139,7 +139,7 @@ def _scale(segments: Sequence[SegmentReport], report: Report, realised: Mapping[
 def _row(
     segment: SegmentReport, report: Report, inside: Within, realised: Realised | None, scale: Scale, now: float
 ) -> dict[str, Any]:
-    own, estimate, thresholds = urgency_of(segment), consensus_of(segment), thresholds_of(segment)
+    own, estimate, thresholds = urgency_of(segment), headline_of(segment), thresholds_of(segment)
     reference = None if report.reference is None else report.reference.accuracy
     drawn = estimate and bar(estimate, reference, thresholds, scale, None if realised is None else realised.accuracy)
     return {

@@ -17,7 +17,7 @@ from monitor.core.alerts import runbook
 from monitor.core.history import Span
 from monitor.core.report import Report
 from monitor.web.pages import wording
-from monitor.web.pages.status import Urgency, active_alerts, alert_urgency, consensus_of
+from monitor.web.pages.status import Urgency, active_alerts, alert_urgency, headline_of
 from monitor.web.server.request import HTML, Page, Pages, Request, Response
 from monitor.web.site import Site
 
@@ -113,7 +113,7 @@ def _environment() -> Environment:
         runbook_name=lambda alert: runbook(alert.kind, upward=alert.upward),
         alert_urgency=alert_urgency,
         active_alerts=active_alerts,
-        consensus_of=consensus_of,
+        headline_of=headline_of,
         none_shown=Markup('<span class="none">none</span>'),
     )
     return environment

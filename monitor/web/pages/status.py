@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, Severity
-from monitor.core.estimate import CONSENSUS, Estimate
+from monitor.core.estimate import Estimate, headline_in
 from monitor.core.report import Report, SegmentReport
 from monitor.web.pages.wording import place, plural
 from monitor.web.site import Health
@@ -51,9 +51,9 @@ class Urgency(IntEnum):
         return f"{self.sign} {self.words}"
 
 
-def consensus_of(segment: SegmentReport) -> Estimate | None:
-    """Return the consensus; None when the window has no valid estimate."""
-    result = segment.results.get(CONSENSUS) if segment.valid else None
+def headline_of(segment: SegmentReport) -> Estimate | None:
+    """Return the headline; None when the window has no valid estimate."""
+    result = segment.results.get(headline_in(segment.results)) if segment.valid else None
     return result if isinstance(result, Estimate) else None
 
 
@@ -67,7 +67,7 @@ def urgency_of(segment: SegmentReport) -> Urgency:
             return urgency
         worst = min(worst, urgency)
     # Without an estimate a window is not ok, whatever its alerts were before.
-    return Urgency.UNKNOWN if consensus_of(segment) is None else worst
+    return Urgency.UNKNOWN if headline_of(segment) is None else worst
 
 
 def alert_urgency(alert: AlertStatus) -> Urgency:
@@ -134,7 +134,7 @@ def thresholds_of(segment: SegmentReport) -> list[float]:
 
 def _margin(segment: SegmentReport, report: Report) -> float:
     """Return how far the interval's upper end lies above the highest lower threshold; without one, the estimate above the reference."""
-    estimate = consensus_of(segment)
+    estimate = headline_of(segment)
     thresholds = sorted(
         one.threshold
         for one in segment.alerts
@@ -285,7 +285,7 @@ def _alerting(reports: Mapping[str, Report], total: int) -> str:
 
 
 def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str:
-    evaluated = sum(consensus_of(segment) is not None for report in reports.values() for segment in report.segments)
+    evaluated = sum(headline_of(segment) is not None for report in reports.values() for segment in report.segments)
     words = {
         Urgency.PENDING: "pending",
         Urgency.UNKNOWN: "unknown",

@@ -7,11 +7,21 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.estimate import CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Result, Why
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Result, Why
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
 from monitor.core.estimators.base import Line
-from monitor.core.estimators.conformal import Conformal, place_at
-from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs, Singles, UpperScores, in_blocks
+from monitor.core.estimators.conformal import Conformal
+from monitor.core.scores import (
+    Booleans,
+    Floats,
+    Integers,
+    LabelledOutputs,
+    Outputs,
+    Singles,
+    UpperScores,
+    in_blocks,
+    place_at,
+)
 
 Failed = Callable[[str, Exception, int], None]
 """Called with the name and error of an estimator that failed, and on how many windows. Without it, a failure is raised."""
@@ -271,14 +281,14 @@ class Estimates:
 
 
 class Forms:
-    """Estimators in some forms, with what their estimates need besides the windows."""
+    """Estimators in some forms, with what their estimates need besides the windows; behind them rows for combinations."""
 
-    def __init__(self, ready: Iterable[CalibratedEstimator]) -> None:
+    def __init__(self, ready: Iterable[CalibratedEstimator], combinations: int = 0) -> None:
         self.ready = tuple(ready)
+        self._combinations = combinations
         self._lines = [_line(one.estimator) for one in self.ready]
         self._others = [row for row, line in enumerate(self._lines) if line is None]
-        # Behind them the consensus.
-        lines = [line or Line() for line in (*self._lines, None)]
+        lines = [line or Line() for line in (*self._lines, *[None] * combinations)]
         self._moving = [(row, line.anchor) for row, line in enumerate(lines) if isinstance(line.anchor, np.ndarray)]
         self._scaled = [self.ready[row].form.scaled for row, _ in self._moving]
         self._ranks = np.array([(len(anchor) + 1.0,) for _, anchor in self._moving])
@@ -292,12 +302,12 @@ class Forms:
     def columns(self, windows: Measured, failed: Failed | None = None) -> tuple[Floats, Codes, bool]:
         """Return accuracies, unclipped, set sizes and shares of empty sets, shape (4, estimators, windows); and `why`.
 
-        With one more row, for the consensus. The last is whether all windows have all estimates.
+        With empty rows for the combinations. The last is whether all windows have all estimates.
         """
-        records = windows.records
+        records, forms = windows.records, len(self.ready)
         filled = np.count_nonzero(records)
         errors: dict[int, Exception] = {}
-        columns = self._values(windows) if filled else np.full((4, len(self.ready) + 1, len(records)), np.nan)
+        columns = self._values(windows) if filled else np.full((4, forms + self._combinations, len(records)), np.nan)
         for row in self._others if filled else ():
             one = self.ready[row]
             try:
@@ -307,13 +317,13 @@ class Forms:
                 if failed is None:
                     raise
                 errors[row] = error
-        why, values = np.zeros(columns.shape[1:], dtype=np.uint8), columns[1, :-1]
+        why, values = np.zeros(columns.shape[1:], dtype=np.uint8), columns[1, :forms]
         # False for NaN.
         valid = (values >= _LOWEST) & (values <= _HIGHEST)
         complete = filled == len(records) and np.count_nonzero(valid) == valid.size
         if not complete:
-            why[:-1][~valid] = ERROR
-            self._explain(columns[1:, :-1], why[:-1], records, errors, failed)
+            why[:forms][~valid] = ERROR
+            self._explain(columns[1:, :forms], why[:forms], records, errors, failed)
         np.minimum(_ONE, np.maximum(_ZERO, columns[1]), out=columns[0])
         return columns, why, complete
 
@@ -336,7 +346,7 @@ class Forms:
         sizes[without] = empty[without] = np.nan
 
     def _values(self, windows: Measured) -> Floats:
-        """Return new columns, with the estimates of all lines; NaN for the others and for the consensus."""
+        """Return new columns, with the estimates of all lines; NaN for the others and for combinations."""
         means, places = windows.all_means()
         if places is not self._places[0]:
             self._places = places, self._rows(places)
@@ -357,7 +367,7 @@ class Forms:
 
         The last row of the means is NaN.
         """
-        rows = np.full((4, len(self.ready) + 1), -1)
+        rows = np.full((4, len(self.ready) + self._combinations), -1)
         for column, (one, line) in enumerate(zip(self.ready, self._lines, strict=True)):
             if one.form.name in places:
                 first = places[one.form.name].start
@@ -382,9 +392,9 @@ def estimate_forms(ready: Iterable[CalibratedEstimator], windows: Measured) -> E
     """Return the estimates of measured windows."""
     forms = Forms(ready)
     columns, why, _ = forms.columns(windows)
-    accuracy, unclipped, sizes, empty = columns[:, :-1]
+    accuracy, unclipped, sizes, empty = columns
     names = tuple(one.form.full_name for one in forms.ready)
-    return Estimates(names, windows.records, accuracy, unclipped, sizes, empty, why[:-1])
+    return Estimates(names, windows.records, accuracy, unclipped, sizes, empty, why)
 
 
 def results_of(ready: Iterable[CalibratedEstimator], blocks: Callable[[], Iterable[Outputs]]) -> dict[str, Result]:
@@ -421,29 +431,76 @@ def combine(accuracies: Floats) -> tuple[Floats, Floats]:
     return lower, spread
 
 
-class Ensemble:
-    """Calibrated estimators in chosen variants, and the consensus."""
+MIXED = ("atc_mc_ts", "cpc_acc_anchored_ts")
+"""The two parts of `adaptive`. Each returns the reference accuracy on the reference itself."""
 
-    def __init__(self, ready: Iterable[CalibratedEstimator], variants: Variants) -> None:
+_PRIOR_AREA, _PRIOR_ERRORS = 0.75, 10.0
+_AREAS = (0.70, 0.80)
+
+
+def adaptive_weight(right: Integers, wrong: Integers) -> float:
+    """Return the weight of ATC in `adaptive`, from the right and wrong decisions of the reference by rising scaled confidence.
+
+    Where confidence separates right from wrong, thresholding it is the best single method; where it does not, ATC overreacts
+    and the anchored conformal estimate holds. The area under the ROC curve says which; with few errors it is drawn to a prior.
+    """
+    errors, below = int(wrong.sum()), np.cumsum(wrong) - wrong
+    pairs = errors * int(right.sum())
+    area = float(np.sum(right * (below + wrong / 2.0))) / pairs if pairs else _PRIOR_AREA
+    if pairs:
+        area = (errors * area + _PRIOR_ERRORS * _PRIOR_AREA) / (errors + _PRIOR_ERRORS)
+    low, high = _AREAS
+    return min(1.0, max(0.0, (area - low) / (high - low)))
+
+
+def by_confidence(reference: LabelledOutputs) -> tuple[Integers, int]:
+    """Return the rank of each record by scaled confidence as float32, ties alike, and the number of ranks."""
+    confidences, ranks = np.unique(reference.outputs.scaled.confidence.astype(np.float32), return_inverse=True)
+    return ranks, len(confidences)
+
+
+def weight_of(ranks: Integers, count: int, correct: Booleans) -> float:
+    """Return the weight of ATC for records with these ranks."""
+    return adaptive_weight(*(np.bincount(ranks[some], minlength=count) for some in (correct, ~correct)))
+
+
+def mix(parts: Floats, weight: float | Floats) -> Floats:
+    """Return `adaptive`, not clipped, from the unclipped estimates of its parts, in the order of MIXED."""
+    return np.asarray(weight * parts[0] + (1.0 - weight) * parts[1])
+
+
+class Ensemble:
+    """Calibrated estimators in chosen variants, the consensus, and `adaptive` if its weight is known."""
+
+    def __init__(self, ready: Iterable[CalibratedEstimator], variants: Variants, weight: float | None = None) -> None:
         default = tuple(ready)
         chosen = tuple(choose(one, variants.get(one.form.member.name)) for one in default)
-        # The consensus always uses the default variants.
-        self._forms = Forms((*default, *(one for one in chosen if one.form.variant is not None)))
+        combined = (CONSENSUS,) if weight is None else (CONSENSUS, ADAPTIVE)
+        # Combinations always use the default variants.
+        self._forms = Forms((*default, *(one for one in chosen if one.form.variant is not None)), len(combined))
         place = {one.form.full_name: row for row, one in enumerate(self._forms.ready)}
-        self._members = np.array([place[member] for member in MEMBERS])
-        self._rows = [*(place[one.form.full_name] for one in chosen), -1] if len(place) > len(default) else None
-        self.names = (*(one.form.name for one in chosen), CONSENSUS)
-        self.full_names = (*(one.form.full_name for one in chosen), CONSENSUS)
+        self._members, self._mixed = (np.array([place[name] for name in names]) for names in (MEMBERS, MIXED))
+        self._weight, forms = weight, len(place)
+        self._consensus, self._adaptive = forms, forms + 1
+        last = range(forms, forms + len(combined))
+        self._rows = [*(place[one.form.full_name] for one in chosen), *last] if forms > len(default) else None
+        self.names = (*(one.form.name for one in chosen), *combined)
+        self.full_names = (*(one.form.full_name for one in chosen), *combined)
 
     def estimate(self, windows: Measured, failed: Failed | None = None) -> tuple[Floats, Codes, Floats]:
-        """Return the columns of `Estimates` in the chosen variants, then the consensus; their `why`; the disagreement."""
+        """Return the columns of `Estimates` in the chosen variants, then the combinations; their `why`; the disagreement."""
         columns, why, complete = self._forms.columns(windows, failed)
         consensus, spread = combine(columns[0].take(self._members, axis=0))
-        columns[:2, -1] = consensus
+        columns[:2, self._consensus] = consensus
+        if self._weight is not None:
+            mixed = columns[1, self._adaptive] = mix(columns[1].take(self._mixed, axis=0), self._weight)
+            columns[0, self._adaptive] = np.minimum(_ONE, np.maximum(_ZERO, mixed))
         if not complete:
             # The reason of the first member that has one.
-            reasons = why[self._members]
-            why[-1] = reasons[(reasons != 0).argmax(axis=0), np.arange(len(spread))]
+            for row, members in ((self._consensus, self._members), (self._adaptive, self._mixed)):
+                if row < len(why):
+                    reasons = why[members]
+                    why[row] = reasons[(reasons != 0).argmax(axis=0), np.arange(len(spread))]
         if self._rows is not None:
             columns, why = columns[:, self._rows], why[self._rows]
         return columns, why, spread
