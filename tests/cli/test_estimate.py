@@ -27,7 +27,7 @@ RAW = [
     "cpc_ac_anchored",
     "calibrated_confidence",
 ]
-ALL = {*RAW, *(f"{name}_ts" for name in RAW), "consensus"}
+ALL = {*RAW, *(f"{name}_ts" for name in RAW), "consensus", "adaptive"}
 
 
 def vectors(path: Path) -> np.ndarray:
@@ -72,9 +72,9 @@ def test_each_window_is_estimated_separately(example: Example, cpcmon: Command) 
     assert [window["records"] for window in windows] == [700, 700, 600]
     reference, outputs = Reference.load(example.reference), vectors(example.site_b)
     for window, start in zip(windows, (0, 700, 1400), strict=True):
-        alone = estimate(reference, outputs[start : start + 700])["consensus"]
+        alone = estimate(reference, outputs[start : start + 700])["adaptive"]
         assert isinstance(alone, Estimate)
-        assert window["estimators"]["consensus"]["value"] == alone.accuracy
+        assert window["estimators"]["adaptive"]["value"] == alone.accuracy
 
 
 def test_csv_has_a_line_per_window_and_estimator(example: Example, cpcmon: Command) -> None:
@@ -90,7 +90,7 @@ def test_csv_has_a_line_per_window_and_estimator(example: Example, cpcmon: Comma
 
 def test_the_table_shows_estimates_sets_and_limits(example: Example, cpcmon: Command) -> None:
     ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_b)
-    for name in [*RAW, "consensus"]:
+    for name in [*RAW, "consensus", "adaptive"]:
         assert f"\n{name} " in ran.out
     assert "so get labels for this window" in ran.out
     for name in ("cpc_acc", "cpc_ac", "cpc_acc_anchored", "cpc_ac_anchored"):
@@ -104,9 +104,9 @@ def test_the_estimate_at_the_new_site_is_closer_to_the_truth_than_the_reference(
     reference = Reference.load(example.reference)
     right = [reference.classes[int(np.argmax(record["probs"]))] == record["label"] for record in records]
     realised = sum(right) / len(right)
-    consensus = estimate(reference, [record["probs"] for record in records])["consensus"]
-    assert isinstance(consensus, Estimate)
-    assert abs(consensus.accuracy - realised) < 0.5 * abs(reference.calibration.accuracy - realised)
+    adaptive = estimate(reference, [record["probs"] for record in records])["adaptive"]
+    assert isinstance(adaptive, Estimate)
+    assert abs(adaptive.accuracy - realised) < 0.5 * abs(reference.calibration.accuracy - realised)
 
 
 def test_windows_are_drawn_in_the_table(example: Example, cpcmon: Command) -> None:
@@ -132,7 +132,7 @@ def test_an_empty_file_has_no_estimate(example: Example, cpcmon: Command, tmp_pa
     words = ("--reference", example.reference, "--input", tmp_path / "empty.jsonl")
     document = json.loads(cpcmon("estimate", *words, "--output", "json").out)
     assert document["records"] == 0
-    assert document["estimators"]["consensus"] == {
+    assert document["estimators"]["adaptive"] == {
         "value": None,
         "lower": None,
         "upper": None,
@@ -159,9 +159,9 @@ def test_too_few_records_have_no_estimate(example: Example, cpcmon: Command, tmp
         in cpcmon(*of, tmp_path / "few.jsonl").out
     )
     windows = json.loads(cpcmon(*of, tmp_path / "enough.jsonl", "--window", 200, "--output", "json").out)["windows"]
-    assert [window["estimators"]["consensus"]["value"] is None for window in windows] == [False, True]
+    assert [window["estimators"]["adaptive"]["value"] is None for window in windows] == [False, True]
     lowered = json.loads(cpcmon(*of, tmp_path / "few.jsonl", "--minimum-records", 199, "--output", "json").out)
-    assert lowered["estimators"]["consensus"]["value"] is not None
+    assert lowered["estimators"]["adaptive"]["value"] is not None
 
 
 @pytest.mark.parametrize(

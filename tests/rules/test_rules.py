@@ -30,7 +30,7 @@ def _alert(segment: str = "all", severity: str = "critical", name: str = "accura
 
 
 def _accuracy(bound: str = "") -> str:
-    return f'cpcmon_estimated_accuracy_{bound}ratio{{{TARGET},model="density",segment="all",estimator="consensus"}}'
+    return f'cpcmon_estimated_accuracy_{bound}ratio{{{TARGET},model="density",segment="all",estimator="adaptive"}}'
 
 
 @pytest.fixture
@@ -261,7 +261,7 @@ def test_a_description_has_the_estimate_and_its_interval(rules: Rules) -> None:
     assert 'segment="all"' in output
     assert 'severity="critical"' in output
     assert (
-        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by consensus. Its upper bound stayed below 80%"
+        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by adaptive. Its upper bound stayed below 80%"
         in output
     )
     assert " for 30m and over enough new records. Firing since 2025-10-09 08:53:20 +0000 UTC. Notify" in output
@@ -274,7 +274,7 @@ def test_a_description_has_the_threshold_of_a_drop(rules: Rules) -> None:
     config = replace(rules.config, models=(ModelConfig("density", None, alerts=(dropped,)),))
     series = {_alert(severity="warning"): "1x60"}
     of_threshold = _alert(severity="warning").replace(
-        "cpcmon_alert_firing{", 'cpcmon_accuracy_threshold_ratio{estimator="consensus",'
+        "cpcmon_alert_firing{", 'cpcmon_accuracy_threshold_ratio{estimator="adaptive",'
     )
     bare, numbered = (
         replace(rules, config=config).described(one, 10, "CpcmonAccuracyLow")

@@ -20,7 +20,7 @@ def page() -> str:
     telemetry.reloaded(reports.NOW - 3600.0)
     telemetry.evaluated("density", 0.03)
     telemetry.evaluation_failed("triage")
-    telemetry.estimator_failed("density", "consensus", 1)
+    telemetry.estimator_failed("density", "adaptive", 1)
     telemetry.ticked(0.002)
     text = (bytes(sink.page()) + telemetry.page()).decode()
     text = re.sub(r"^(process_\w+) .*$", r"\1 0.0", text, flags=re.MULTILINE)

@@ -125,7 +125,7 @@ def alert(name: str = "accuracy_low", phase: AlertPhase = AlertPhase.FIRING, val
         phase=phase,
         since=AT - 60.0,
         held=False,
-        estimator="consensus",
+        estimator="adaptive",
         threshold=0.8,
         value=value,
     )

@@ -42,7 +42,7 @@ def estimate(accuracy: float, records: int = 500) -> Estimate:
 def accuracy_low(phase: AlertPhase = AlertPhase.OK, *, held: bool = False, name: str = "accuracy_low") -> AlertStatus:
     """Return an alert on accuracy."""
     since = 0.0 if phase is AlertPhase.OK else NOW - 600.0
-    return AlertStatus(name, AlertType.ACCURACY, Severity.CRITICAL, phase, since, held, "consensus", 0.8, 0.77)
+    return AlertStatus(name, AlertType.ACCURACY, Severity.CRITICAL, phase, since, held, "adaptive", 0.8, 0.77)
 
 
 def silent(phase: AlertPhase = AlertPhase.OK) -> AlertStatus:
@@ -59,7 +59,7 @@ def window(
     """Return the report of a window: all fields if it is valid, else the required ones."""
     if state is not WindowState.OK:
         return SegmentReport(segment, 20, state, last_record_at=NOW - 7200.0, last_valid_at=NOW - 3600.0, alerts=alerts)
-    results: dict[str, Result] = {"consensus": estimate(accuracy), "ac": Estimate(accuracy, 500)}
+    results: dict[str, Result] = {"adaptive": estimate(accuracy), "ac": Estimate(accuracy, 500)}
     return SegmentReport(
         segment, 500, state, MappingProxyType(results), 0.05, 0.08, (250, 150, 100), NOW - 5.0, NOW, alerts
     )  # fmt: skip
@@ -68,7 +68,7 @@ def window(
 def share(segment: Segment) -> SegmentReport:
     """Return a window without an estimate of its own: DOC was clipped, and one part has no interval."""
     parts = {
-        "consensus": estimate(0.9, 20),
+        "adaptive": estimate(0.9, 20),
         "ac": Estimate(0.75, 20),
         "doc": Estimate(1.0, 20, Interval(0.95, 1.0), unclipped=1.25),
     }
@@ -85,7 +85,7 @@ def report(*windows: SegmentReport, model: str = "density", at: float = NOW) -> 
 def density() -> Report:
     """Return a report with a window of each kind."""
     broken: dict[str, Result] = {
-        "consensus": NoEstimate(Why.ERROR, 500),
+        "adaptive": NoEstimate(Why.ERROR, 500),
         "ac": estimate(0.88),
         "cpc_acc": NoEstimate(Why.ALL_SETS_EMPTY, 500, PredictionSets(0.0, 1.0)),
     }

@@ -56,7 +56,7 @@ def test_a_message_has_every_documented_key(to: Open) -> None:
         "alert": "accuracy_low",
         "kind": "accuracy",
         "severity": "critical",
-        "estimator": "consensus",
+        "estimator": "adaptive",
         "metric": None,
         "class": None,
         "at": "2026-11-16T13:00:00.000Z",

@@ -74,9 +74,9 @@ def test_every_estimator_has_a_value_or_a_reason() -> None:
     for window in _windows():
         for name, one in window["estimators"].items():
             assert (one["accuracy"] is None) == (one["reason"] is not None)
-            assert name != "consensus" or one["accuracy"] is None or one["lower"] < one["accuracy"] < one["upper"]
+            assert name != "adaptive" or one["accuracy"] is None or one["lower"] < one["accuracy"] < one["upper"]
         assert window["valid"] == (window["state"] == "ok")
-        assert window["valid"] or window["estimators"].get("consensus", {"accuracy": None})["accuracy"] is None
+        assert window["valid"] or window["estimators"].get("adaptive", {"accuracy": None})["accuracy"] is None
 
 
 NAN = float("nan")
@@ -313,6 +313,6 @@ def test_an_alert_on_a_metric_says_which() -> None:
     document = json.loads(api.status_document(site_with_performance().reports(), (), {}))
     window = document["models"][0]["segments"][0]
     assert [(one["estimator"], one["metric"], one["class"]) for one in window["alerts"]] == [
-        ("consensus", None, None), (None, None, None), (None, "sensitivity", "b"),
+        ("adaptive", None, None), (None, None, None), (None, "sensitivity", "b"),
     ]  # fmt: skip
     assert "performance" not in window
