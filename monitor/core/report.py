@@ -14,6 +14,7 @@ from monitor.core.alerts import PHASES, AlertPhase, AlertStatus, Codes, Flags
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.decisions import Decision
 from monitor.core.estimate import CONSENSUS, STATES, Estimate, Result, Why, WindowState
+from monitor.core.input_health import Count, FoundProblem
 from monitor.core.performance import ClassReference, MeasuredPerformance, MixedShare, Performance, Target
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
@@ -395,6 +396,7 @@ class InputFacts:
     """Probable causes of rejections, such as logits or percentages."""
     referred: int | None = None
     """Records that the device referred to a person, since the state was created; None unless records decide."""
+    problems: tuple[FoundProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,3 +463,5 @@ class Snapshot:
     """All records of other versions so far."""
     catching_up: bool
     """Whether the backlog is too large, or unknown."""
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    """Records since the start, by `input_health.count_key`."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from monitor.core.input_health import FAR_BEHIND_SECONDS
 from monitor.core.recent_ids import NO_ID
 from monitor.core.record_columns import Records
 from monitor.core.scores import Singles
@@ -69,6 +70,7 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
         if not fresh.all():
             rows = np.flatnonzero(fresh)
             counted.records_rejected[source, Reason.DUPLICATE_ID] += len(records) - len(rows)
+            counted.records_duplicate[name] += len(records) - len(rows)
             records = records.taken(rows)
     decided = records.without_referred()
     counted.records_referred[name] += len(records) - len(decided)
@@ -77,6 +79,9 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
     admitted = model.windows.admit(replace(records, at=at), now)
     counted.records[source, name] += len(records)
     counted.records_future[name] += future
+    counted.records_behind[name] += int(np.count_nonzero(records.at < now - FAR_BEHIND_SECONDS))
+    for fields, without in zip(model.options.segmentation.split_by, admitted.without_segment, strict=False):
+        counted.records_without_segment[name, ",".join(fields)] += without
     counted.records_unstored_segment[name] += admitted.unstored
     counted.records_late[name] += admitted.late
     if admitted.chunk is not None:
