@@ -331,18 +331,25 @@ class ModelStates:
             for name, change in plan.maintenance.items():
                 models[name].log.maintained(change)
             for (name, chunk), number in zip(plan.chunks, ids, strict=True):
-                self._count_added(models[name].name, models[name].enter(chunk, number, running))
+                model = models[name]
+                self._count_added(
+                    model.name, model.enter(chunk, number, running), plan.counted.records_late[model.name]
+                )
             for batch in plan.ids:
                 models[batch.model].ids.remember(batch.hashes)
             for name, health in plan.health.items():
                 self.common[name].health = health
         self._published = self.counted.copy()
 
-    def _count_added(self, model: str, added: Added) -> None:
-        """Count what is known only now: it is written with the next commit, and after a kill may lag by one batch."""
+    def _count_added(self, model: str, added: Added, displaced: int) -> None:
+        """Count what is known only now: it is written with the next commit, and after a kill may lag by one batch.
+
+        `displaced` are the records of the batch that are not in the chunk.
+        """
         if added.late:
             self.counted.records_late[model] += added.late
-            self._late[model] += added.late
+            # If the newest of a batch are late, so are those that they displace.
+            self._late[model] += added.late + (0 if added.entered else displaced)
         if added.evicted:
             self.counted.records_evicted[model] += added.evicted
 
