@@ -205,6 +205,8 @@ class Comparisons:
     distance: Floats
     chance: Floats
     """Of outputs, by measure and window; NaN if unknown."""
+    limit: Floats
+    """The distance above which outputs have drifted."""
     shares: tuple[Floats, Floats]
     """The shares of the decided classes in the baselines and in the windows, a row for each."""
     verdicts: Codes
@@ -222,11 +224,6 @@ class Comparisons:
     @property
     def _unknown(self) -> Floats:
         return np.full(len(self.kinds), np.nan)
-
-    @property
-    def limit(self) -> Floats:
-        """The distance above which outputs have drifted, by measure and window."""
-        return np.asarray(np.maximum(DRIFT_LEAST, DRIFT_MARGIN * self.chance))
 
     @property
     def own(self) -> Booleans:
@@ -284,6 +281,7 @@ class Comparisons:
             filled(self.widening, last=True),
             filled(self.distance, last=True),
             filled(self.chance, last=True),
+            filled(self.limit, last=True),
             (filled(self.shares[0], last=False), filled(self.shares[1], last=False)),
             np.pad(self.verdicts, end),
         )
@@ -442,6 +440,7 @@ class Baselines:
             np.where(kinds == _OWN, np.maximum(1.0, widening), 1.0),
             distance,
             chance,
+            np.asarray(np.maximum(DRIFT_LEAST, DRIFT_MARGIN * chance)),
             (shares(known.decided), shares(measured.predicted)),
             np.zeros(len(segments), dtype=np.uint8),
         )
