@@ -65,4 +65,8 @@ def test_windows_in_error_keep_their_records_and_hold_their_alerts(reports: list
             parts={},
             fresh=False,
             state_since=5.0,
+            baseline=None,
+            drift=(),
+            changed_class=None,
+            verdict=None,
         )

@@ -72,6 +72,10 @@ class BaselineOptions:
     gap: float = 0.10
     """How far below the reference accuracy an unverified baseline may be."""
 
+    def needed(self, window_records: int | None) -> int:
+        """Return the records of a complete own baseline, for windows of so many records."""
+        return self.records or max(LEAST_RECORDS, window_records or 0)
+
 
 class Verdict(StrEnum):
     """The comparison of a window with its baseline. A closed list of label values."""
@@ -333,7 +337,7 @@ class Baselines:
     @property
     def needed(self) -> int:
         """The records of a complete own baseline."""
-        return self.options.records or max(LEAST_RECORDS, self.window_records or 0)
+        return self.options.needed(self.window_records)
 
     def kind(self, segment: Segment) -> BaselineKind:
         """Return the kind of baseline of a segment."""
