@@ -49,7 +49,7 @@ from monitor.core.report import (
     WindowReports,
     no_estimates,
 )
-from monitor.core.scores import Floats, Integers
+from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.reference.reference import Reference
 
@@ -312,8 +312,10 @@ class Evaluator:
             log.warning("%s: stored baselines are invalid, starting without them", self.name)
             return
         for segment, seen_at, one in stored:
-            self._baselines.own[segment], self._baselines.seen_at[segment] = one, seen_at
-        if any(one.of != self._baselines.of for _, _, one in stored):
+            if one.of == self._baselines.of:
+                self._baselines.own[segment], self._baselines.seen_at[segment] = one, seen_at
+        if len(self._baselines.own) < len(stored):
+            self._baselines.changed = True
             log.info("%s: the reference changed, so own baselines start anew", self.name)
 
     def changed_baselines(self) -> bytes | None:
@@ -429,7 +431,7 @@ class Evaluator:
             if state == _OK:
                 one.memory.last_valid_at = at.now
             one.memory.set_state(STATES[state], at.now)
-        compared = self._compare(snapshot, found, new, at.now)
+        compared = self._compare(snapshot, found, at.now)
         facts = WindowFacts(
             found.states,
             quiet_seconds,
@@ -468,14 +470,12 @@ class Evaluator:
             compared,
         )
 
-    def _compare(self, snapshot: Snapshot, found: _Estimated, new: Integers, now: float) -> Comparisons:
+    def _compare(self, snapshot: Snapshot, found: _Estimated, now: float) -> Comparisons:
         """Compare the windows with their baselines."""
         baselines = cast("Baselines", self._baselines)
         before = {segment for segment, one in baselines.own.items() if one.complete}
-        records = snapshot.measured.records
-        oldest = snapshot.newest_at - snapshot.usual_gap_seconds * np.maximum(0, records - 1)
         valid = found.shown & (found.states == _OK)
-        times = WindowTimes(new, oldest, snapshot.newest_at)
+        times = WindowTimes(snapshot.oldest_at, snapshot.newest_at)
         compared = baselines.compare(snapshot.segments, snapshot.measured, found.estimates, valid, times, now)
         segmentation = self.config.segmentation
         forget = segmentation.forget_seconds

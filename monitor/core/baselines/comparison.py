@@ -99,8 +99,9 @@ class OwnBaseline:
     of: str
     """The fingerprint of the reference."""
     records: int = 0
-    since: int | None = None
-    """Records that entered since the last block, or since a reset; None if every record counts."""
+    since: float | None = None
+    """Only later records count: the time of the newest record of the last block, or at a reset. None if all count, infinity if
+    the reset waits for the next evaluation."""
     began_at: float | None = None
     """The time of the oldest record when collecting began."""
     first_at: float | None = None
@@ -126,7 +127,7 @@ class OwnBaseline:
         return replace(
             self,
             records=records,
-            since=0,
+            since=block.newest_at,
             first_at=block.oldest_at if self.first_at is None else self.first_at,
             last_at=block.newest_at,
             estimates=means,
@@ -295,8 +296,6 @@ class Comparisons:
 class WindowTimes:
     """What collecting needs of windows besides their records."""
 
-    entered: Integers
-    """Records that entered since the previous evaluation."""
     oldest_at: Floats
     newest_at: Floats
     """NaN without records."""
@@ -328,7 +327,9 @@ class Baselines:
     own: dict[Segment, OwnBaseline] = field(default_factory=dict)
     """By segment; of a segment without a window they are kept, because it may come back from another process."""
     seen_at: dict[Segment, float] = field(default_factory=dict)
-    """When each of these segments was last evaluated."""
+    """When each of these segments last had a window."""
+    started_at: float | None = None
+    """The time of the first comparison."""
     changed: bool = False
     """Whether an own baseline changed since the caller last stored them."""
     _latest: "tuple[object, Sequence[OwnBaseline | None], _Known] | None" = None
@@ -359,11 +360,22 @@ class Baselines:
     ) -> Comparisons:
         """Collect own baselines, and compare every window with its baseline; `valid` are those with an estimate."""
         kinds = np.array([KINDS.index(self.kind(one)) for one in segments], dtype=np.uint8)
-        for window in np.flatnonzero((kinds == _OWN) & valid).tolist():
-            self._collect(segments[window], window, measured, estimates, times, now)
+        self.started_at = now if self.started_at is None else min(self.started_at, now)
+        for window in np.flatnonzero(kinds == _OWN).tolist():
+            self.seen_at[segments[window]] = now
+            self._begin(segments[window], float(times.newest_at[window]))
+            if valid[window]:
+                self._collect(segments[window], window, measured, estimates, times)
         own = [self.own.get(one) if kind == _OWN else None for one, kind in zip(segments, kinds, strict=True)]
         found = self._columns(segments, kinds, own, measured)
         return replace(found, verdicts=_verdicts(found, estimates, valid))
+
+    def _begin(self, segment: Segment, newest: float) -> None:
+        """Let a reset take effect, at the newest record of the segment."""
+        found = self.own.get(segment)
+        if found is not None and found.since == np.inf and not np.isnan(newest):
+            self.own[segment] = replace(found, since=newest)
+            self.changed = True
 
     def _collect(
         self,
@@ -372,20 +384,17 @@ class Baselines:
         measured: MeasuredWindows,
         estimates: WindowEstimates,
         times: WindowTimes,
-        now: float,
     ) -> None:
         """Add a window to the own baseline of its segment, if that is not complete and the window is a new block."""
-        self.seen_at[segment] = now
-        before = self.own.get(segment)
-        if before is None or before.of != self.of:
-            before = OwnBaseline(self.of)
+        before = self.own.get(segment) or OwnBaseline(self.of)
         if before.complete:
             return
         oldest, newest = float(times.oldest_at[window]), float(times.newest_at[window])
-        since = None if before.since is None else before.since + int(times.entered[window])
-        after = replace(before, since=since, began_at=oldest if before.began_at is None else before.began_at)
+        after = replace(before, began_at=oldest if before.began_at is None else before.began_at)
         records = int(measured.records[window])
-        if (since is None or since >= records) and self._is_block(after, records, oldest, newest):
+        # By time, not by the number of records that came since: late ones enter before older ones leave.
+        is_new = before.since is None or oldest > before.since
+        if is_new and self._is_block(after, records, oldest, newest):
             known = estimates.why[:, window] == 0
             values = zip(estimates.names, estimates.accuracy[:, window].tolist(), known.tolist(), strict=True)
             answers = {name: value for name, value, one in values if one}
@@ -396,18 +405,25 @@ class Baselines:
         self.own[segment] = after
 
     def _is_block(self, own: OwnBaseline, records: int, oldest: float, newest: float) -> bool:
-        """Return whether a window is large enough, and in the period."""
-        if self.options.period is not None and not self.options.period[0] <= oldest <= newest <= self.options.period[1]:
+        """Return whether a window is large enough, and in the period if there is one."""
+        period, began = self.options.period, own.began_at
+        # A segment that had no full window in the period takes one after it.
+        if (
+            period is not None
+            and not period[0] <= oldest <= newest <= period[1]
+            and (own.records or oldest <= period[1])
+        ):
             return False
         if self.window_records is not None and records >= self.window_records:
             return True
-        if self.options.records is None and self.window_seconds is not None:
-            return own.began_at is not None and newest - own.began_at >= self.window_seconds
-        return own.records + records >= self.needed
+        if self.window_seconds is not None and began is not None and newest - began >= self.window_seconds:
+            return True
+        return self.options.records is not None and own.records + records >= self.options.records
 
     def _is_complete(self, own: OwnBaseline, newest: float) -> bool:
-        if self.options.period is not None:
-            return own.records > 0 and newest > self.options.period[1]
+        period = self.options.period
+        if period is not None and own.first_at is not None and own.first_at <= period[1]:
+            return newest > period[1]
         return own.records >= self.needed
 
     def _columns(
@@ -481,9 +497,13 @@ class Baselines:
         return found
 
     def forget(self, before: float, most: int) -> None:
-        """Forget own baselines of segments that were last seen before a time, and the oldest of more than so many."""
+        """Forget own baselines of segments that were last seen before a time, and the oldest of more than so many.
+
+        After a start, segments may be absent because their partitions are not assigned yet, so time counts from then on.
+        """
+        started = -np.inf if self.started_at is None else self.started_at
         seen = ((self.seen_at.get(segment, 0.0), segment) for segment in self.own)
-        kept = sorted(one for one in seen if one[0] >= before)
+        kept = sorted(one for one in seen if max(one[0], started) >= before)
         if len(kept) < len(self.own) or len(kept) > most:
             self.own = {segment: self.own[segment] for _, segment in kept[max(0, len(kept) - most) :]}
             self.seen_at = {segment: self.seen_at[segment] for segment in self.own if segment in self.seen_at}
@@ -491,7 +511,7 @@ class Baselines:
 
     def reset(self, segment: Segment) -> None:
         """Start a new own baseline, from the records that come from now on."""
-        self.own[segment] = OwnBaseline(self.of, since=0)
+        self.own[segment] = OwnBaseline(self.of, since=np.inf)
         self.changed = True
 
     def confirm(self, segment: Segment) -> bool:
