@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, cast
@@ -37,6 +37,7 @@ from monitor.core.baselines.comparison import (
 )
 from monitor.core.calibration import WindowEstimates
 from monitor.core.estimate import HEADLINE, STATES, Why, WindowState, headline_in
+from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, far_mix
 from monitor.core.performance import MeasuredPerformance, Target
 from monitor.core.report import (
     AlertColumns,
@@ -150,6 +151,7 @@ class AlertMemory:
     versions: VersionCounts
     windows: tuple[WindowAlertState, ...]
     version: int = _FORMAT
+    input: RecentInput = field(default_factory=RecentInput)
 
     def to_bytes(self) -> bytes:
         """Return the bytes to store."""
@@ -242,6 +244,10 @@ class Evaluator:
     _baselines: Baselines | None = field(init=False)
     """None without a reference."""
     _counted: tuple[int, int] | None = None
+    _input: RecentInput = field(default_factory=RecentInput)
+    _problems: tuple[FoundProblem, ...] = ()
+    _counts: Mapping[str, Count] = field(default_factory=dict)
+    """Records until the last evaluation, by what may be wrong with them."""
     _last: float | None = None
     retracted_at: float | None = None
     """When the caller retracted the last report: since then its windows are in state `error`."""
@@ -287,13 +293,14 @@ class Evaluator:
             return
         if memory.versions.of == self._version:
             self._versions = memory.versions
+        self._input = memory.input
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
     def alert_state_bytes(self) -> bytes:
         """Return the alert state as bytes."""
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
-        return AlertMemory(self._versions, tuple(windows.values())).to_bytes()
+        return AlertMemory(self._versions, tuple(windows.values()), input=self._input).to_bytes()
 
     def restore_baselines(self, content: bytes | None) -> None:
         """Restore the own baselines. Those of another reference are collected anew."""
@@ -336,6 +343,7 @@ class Evaluator:
         self._last = awake
         errors: Counter[str] = Counter()
         windows = self._evaluate_windows(snapshot, input_, _Moment(now, running, elapsed), self.reference, errors)
+        input_ = replace(input_, problems=self._input_problems(snapshot, windows, self.reference, now))
         missing = self._missing_reports(snapshot, now)
         return Report(
             self.name,
@@ -585,6 +593,24 @@ class Evaluator:
         if self._counted is not None:
             self._versions.add(counted[0] - self._counted[0], counted[1] - self._counted[1])
         self._counted = counted
+
+    def _input_problems(
+        self, snapshot: Snapshot, windows: WindowReports, reference: Reference, now: float
+    ) -> tuple[FoundProblem, ...]:
+        """Return the problems with the input. While catching up, windows are incomplete and those from before stay."""
+        self._input.add(self._counts, snapshot.counts, catching_up=snapshot.catching_up)
+        self._counts = snapshot.counts
+        if snapshot.catching_up:
+            return self._problems
+        unmatched: list[str] = []
+        # Of a shared model, another process may have the segments.
+        if not self.shared and windows.records[0] >= FEWEST:
+            matches = windows.alerts.applies
+            unmatched = [rule.name for row, rule in enumerate(self.config.alerts) if not matches[row].any()]
+        seen = {",".join(name for name, _ in segment) for segment in snapshot.segments}
+        mix = far_mix(reference.classes, snapshot.measured.predicted[0], reference.summary.class_predicted)
+        self._problems = self._input.problems(seen, unmatched, mix, now)
+        return self._problems
 
     @staticmethod
     def _degraded(found: InputFacts, reference: Reference) -> bool:

@@ -90,14 +90,16 @@ class BaselineOutputs(NamedTuple):
     def distances(self, decided: Floats, confidence: Floats) -> Floats:
         """Return how far the shares of windows are, a row for each: shape (measures, windows). NaN where one is empty.
 
-        Jensen-Shannon with logarithms of base 2 is 0 for equal shares and 1 for shares without a common class.
         Kolmogorov-Smirnov is the largest difference of the shares up to a cell.
         """
-        middle = (decided + self.decided) / 2.0
-        entropies = (_entropy(some) for some in (middle, decided, self.decided))
-        divergence = next(entropies) - (next(entropies) + next(entropies)) / 2.0
         apart = np.abs(np.cumsum(confidence, axis=-1) - self.below)
-        return np.array([np.sqrt(np.clip(divergence, 0.0, 1.0)), np.max(apart, axis=-1)])
+        return np.array([jensen_shannon(decided, self.decided), np.max(apart, axis=-1)])
+
+
+def jensen_shannon(one: Floats, other: Floats) -> Floats:
+    """Return the distance of shares, with logarithms of base 2: 0 for equal ones, 1 for those without a common class."""
+    divergence = _entropy((one + other) / 2.0) - (_entropy(one) + _entropy(other)) / 2.0
+    return np.asarray(np.sqrt(np.clip(divergence, 0.0, 1.0)))
 
 
 def _entropy(some: Floats) -> Floats:
