@@ -311,9 +311,9 @@ class Evaluator:
         except (msgspec.DecodeError, ValueError):
             log.warning("%s: stored baselines are invalid, starting without them", self.name)
             return
-        for segment, seen_at, one in stored:
+        for segment, _, one in stored:
             if one.of == self._baselines.of:
-                self._baselines.own[segment], self._baselines.seen_at[segment] = one, seen_at
+                self._baselines.own[segment] = one
         if len(self._baselines.own) < len(stored):
             self._baselines.changed = True
             log.info("%s: the reference changed, so own baselines start anew", self.name)
@@ -473,16 +473,15 @@ class Evaluator:
     def _compare(self, snapshot: Snapshot, found: _Estimated, now: float) -> Comparisons:
         """Compare the windows with their baselines."""
         baselines = cast("Baselines", self._baselines)
-        before = {segment for segment, one in baselines.own.items() if one.complete}
         valid = found.shown & (found.states == _OK)
         times = WindowTimes(snapshot.oldest_at, snapshot.newest_at)
         compared = baselines.compare(snapshot.segments, snapshot.measured, found.estimates, valid, times, now)
         segmentation = self.config.segmentation
         forget = segmentation.forget_seconds
         baselines.forget(-np.inf if forget is None else now - forget, 2 * segmentation.most_segments + 1)
-        for segment, one in baselines.own.items():
-            if one.complete and segment not in before:
-                log.info("%s, %s: own baseline of %d records is complete", self.name, name_of(segment), one.records)
+        for segment in baselines.completed:
+            log.info("%s, %s: own baseline is complete", self.name, name_of(segment))
+        baselines.completed.clear()
         return compared
 
     def _performance(self, snapshot: Snapshot, errors: Counter[str]) -> MeasuredPerformance | None:
@@ -532,9 +531,8 @@ class Evaluator:
         wanted = ok
         if self.shared:
             wanted = ok | (np.isin(states, _PART_OF_A_WHOLE) & (snapshot.measured.records > 0))
-        nothing = no_estimates(len(states))
         if self.reference is None or not wanted.any():
-            return _Estimated(nothing, states, none, none)
+            return _Estimated(no_estimates(len(states)), states, none, none)
         failures: dict[str, Exception] = {}
 
         def failed(estimator: str, error: Exception, _windows: int) -> None:
@@ -545,7 +543,7 @@ class Evaluator:
         except Exception as error:  # noqa: BLE001 - one model that fails must not affect the others
             self._log_failure(HEADLINE, error)
             errors[HEADLINE] = int(np.count_nonzero(wanted))
-            return _Estimated(nothing, np.where(ok, np.uint8(_ERROR), states), none, none)
+            return _Estimated(no_estimates(len(states)), np.where(ok, np.uint8(_ERROR), states), none, none)
         for estimator, failure in failures.items():
             count = int(np.count_nonzero(wanted & (found.why[found.names.index(estimator)] == _FAILED)))
             if count:
