@@ -28,6 +28,8 @@ from monitor.core.alerts import (
     step,
 )
 from monitor.core.baselines.comparison import (
+    BaselineAction,
+    BaselineKind,
     BaselineMode,
     Baselines,
     Comparisons,
@@ -51,6 +53,7 @@ from monitor.core.report import (
 )
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Segment, name_of
+from monitor.errors import Problem, UnknownName, UsageError
 from monitor.reference.reference import Reference
 
 log = logging.getLogger("cpcmon")
@@ -96,6 +99,31 @@ def notified_from_bytes(content: bytes) -> list[AlertKey]:
 
 StoredBaseline = tuple[Segment, float, OwnBaseline]
 """A segment, when it was last seen, and its own baseline."""
+
+NOT_COMPLETE = Problem("confirm", "a complete own baseline", "one that is still collected")
+
+
+def baselines_as_bytes(stored: Sequence[StoredBaseline]) -> bytes:
+    """Return own baselines as bytes."""
+    return msgspec.msgpack.encode(stored)
+
+
+def baselines_from_bytes(content: bytes) -> list[StoredBaseline]:
+    """Return stored own baselines; raises ValueError."""
+    try:
+        return msgspec.msgpack.decode(content, type=list[StoredBaseline])
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+
+
+def segment_named(name: str, segments: Iterable[Segment]) -> Segment:
+    """Return the segment with a name, as pages show it; raises UnknownName unless there is exactly one."""
+    found = [segment for segment in dict.fromkeys(segments) if name_of(segment) == name]
+    if len(found) != 1:
+        raise UnknownName(
+            Problem("segment", "the name of one segment of the model", f"{len(found) or 'none'} of that name")
+        )
+    return found[0]
 
 
 class WindowAlertState(msgspec.Struct, array_like=True):
@@ -307,8 +335,8 @@ class Evaluator:
         if content is None or self._baselines is None:
             return
         try:
-            stored = msgspec.msgpack.decode(content, type=list[StoredBaseline])
-        except (msgspec.DecodeError, ValueError):
+            stored = baselines_from_bytes(content)
+        except ValueError:
             log.warning("%s: stored baselines are invalid, starting without them", self.name)
             return
         for segment, _, one in stored:
@@ -324,9 +352,24 @@ class Evaluator:
         if baselines is None or not baselines.changed:
             return None
         baselines.changed = False
-        return msgspec.msgpack.encode(
+        return baselines_as_bytes(
             [(segment, baselines.seen_at.get(segment, 0.0), one) for segment, one in baselines.own.items()]
         )
+
+    def change_baseline(self, name: str, action: BaselineAction) -> None:
+        """Reset or confirm the own baseline of a segment; raises UsageError. It is used from the next evaluation on."""
+        baselines = self._baselines
+        if baselines is None:
+            raise UsageError(Problem("model", "one with a reference", "one without"))
+        segment = segment_named(name, (*self._windows, *self._missing, *baselines.own))
+        kind = baselines.kind(segment)
+        if kind is not BaselineKind.OWN:
+            raise UsageError(Problem("segment", "one with an own baseline", f"one with baseline {kind}"))
+        if action is BaselineAction.RESET:
+            baselines.reset(segment)
+        elif not baselines.confirm(segment):
+            raise UsageError(NOT_COMPLETE)
+        log.info("%s, %s: own baseline: %s by command", self.name, name, action)
 
     def evaluate(self, now: float, running: float, awake: float) -> Report:
         """Evaluate all windows at `now`, Unix time.

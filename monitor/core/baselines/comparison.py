@@ -61,6 +61,13 @@ class BaselineMode(StrEnum):
     """Own, even for the whole model."""
 
 
+class BaselineAction(StrEnum):
+    """What an operator may do with an own baseline."""
+
+    RESET = "reset"
+    CONFIRM = "confirm"
+
+
 @dataclass(frozen=True, slots=True)
 class BaselineOptions:
     """The baselines of a model."""
