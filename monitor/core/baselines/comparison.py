@@ -8,6 +8,7 @@ own baseline is unverified until an operator confirms it, and meanwhile also com
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -226,7 +227,7 @@ class Comparisons:
     @property
     def limit(self) -> Floats:
         """The distance above which outputs have drifted, by measure and window."""
-        return np.asarray(np.maximum(DRIFT_LEAST, DRIFT_MARGIN * self.chance))
+        return _limit(self.chance)
 
     @property
     def own(self) -> Booleans:
@@ -252,9 +253,9 @@ class Comparisons:
 
     def drift(self, index: int) -> tuple[OutputDrift, ...]:
         """Return the drift of one window by measure; empty if unknown."""
-        columns = (self.distance[:, index], self.chance[:, index], self.limit[:, index])
-        found = zip(MEASURES, *(column.tolist() for column in columns), strict=True)
-        return tuple(OutputDrift(*one) for one in found if not np.isnan(one[1:]).any())
+        distance, chance = self.distance[:, index], self.chance[:, index]
+        found = zip(MEASURES, *(one.tolist() for one in (distance, chance, _limit(chance))), strict=True)
+        return tuple(OutputDrift(*one) for one in found if isfinite(one[1]) and isfinite(one[2]))
 
     def changed_class(self, index: int) -> ClassChange | None:
         """Return the class that changed most in one window; None if unknown."""
@@ -522,6 +523,10 @@ def change_upper(found: Comparisons, estimates: WindowEstimates, name: str) -> F
     row = estimates.names.index(name)
     reach = (estimates.upper - estimates.lower)[row] / 2.0
     return np.asarray(np.where(found.own, estimates.accuracy[row] + reach * found.widening, estimates.upper[row]))
+
+
+def _limit(chance: Floats) -> Floats:
+    return np.asarray(np.maximum(DRIFT_LEAST, DRIFT_MARGIN * chance))
 
 
 def _or_nan(value: float | None) -> float:
