@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from monitor.core.alerts import AlertStatus
+from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChange, OutputDrift
 from monitor.core.estimate import Estimate, Result, share_interval
 from monitor.core.history import Series, Span
 from monitor.core.input_health import FoundProblem
@@ -51,6 +52,7 @@ def _source(one: SourceView) -> dict[str, Any]:
 
 def _model(report: Report) -> dict[str, Any]:
     reference, records = report.reference, report.input
+    classes = () if reference is None else reference.classes
     return {
         "model": report.model,
         "evaluated_at": report.at,
@@ -79,7 +81,7 @@ def _model(report: Report) -> dict[str, Any]:
         "failed_estimators": dict(report.errors),
         "segments_limit": report.most_segments,
         # Encoded one at a time: thousands at once would block other threads and take much memory.
-        "segments": [msgspec.Raw(msgspec.json.encode(_segment(one))) for one in report.without_performance()],
+        "segments": [msgspec.Raw(msgspec.json.encode(_segment(one, classes))) for one in report.without_performance()],
     }
 
 
@@ -93,7 +95,7 @@ def _problem(one: FoundProblem) -> dict[str, Any]:
     }
 
 
-def _segment(report: SegmentReport) -> dict[str, Any]:
+def _segment(report: SegmentReport, classes: Sequence[str]) -> dict[str, Any]:
     return {
         "segment": report.name,
         "fields": dict(report.segment),
@@ -107,8 +109,32 @@ def _segment(report: SegmentReport) -> dict[str, Any]:
         "disagreement": report.disagreement,
         "chance_disagreement": report.chance_disagreement,
         "predicted": report.predicted,
+        "verdict": report.verdict,
+        "baseline": None if report.baseline is None else _baseline(report.baseline),
+        "drift": [_drift(one) for one in report.drift],
+        "changed_class": None if report.changed_class is None else _changed_class(report.changed_class, classes),
         "alerts": [_alert(one) for one in report.alerts],
     }
+
+
+def _baseline(one: Baseline) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "accuracy": one.accuracy,
+        "records": one.records,
+        "needed": one.needed if one.kind is BaselineKind.OWN else None,
+        "from": one.first_at,
+        "to": one.last_at,
+        "verified": one.verified,
+    }
+
+
+def _drift(one: OutputDrift) -> dict[str, Any]:
+    return {**one._asdict(), "drifted": one.drifted}
+
+
+def _changed_class(one: ClassChange, classes: Sequence[str]) -> dict[str, Any]:
+    return {"class": classes[one.class_index], "before": one.before, "now": one.now}
 
 
 def _result(result: Result) -> dict[str, Any]:
@@ -137,6 +163,7 @@ def _alert(alert: AlertStatus) -> dict[str, Any]:
         "class": alert.of_class,
         "threshold": alert.threshold,
         "value": alert.value,
+        "baseline": alert.baseline,
     }
 
 
