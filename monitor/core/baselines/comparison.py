@@ -8,7 +8,6 @@ own baseline is unverified until an operator confirms it, and meanwhile also com
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -206,6 +205,8 @@ class Comparisons:
     distance: Floats
     chance: Floats
     """Of outputs, by measure and window; NaN if unknown."""
+    limit: Floats
+    """The distance above which outputs have drifted."""
     shares: tuple[Floats, Floats]
     """The shares of the decided classes in the baselines and in the windows, a row for each."""
     verdicts: Codes
@@ -223,11 +224,6 @@ class Comparisons:
     @property
     def _unknown(self) -> Floats:
         return np.full(len(self.kinds), np.nan)
-
-    @property
-    def limit(self) -> Floats:
-        """The distance above which outputs have drifted, by measure and window."""
-        return _limit(self.chance)
 
     @property
     def own(self) -> Booleans:
@@ -253,9 +249,9 @@ class Comparisons:
 
     def drift(self, index: int) -> tuple[OutputDrift, ...]:
         """Return the drift of one window by measure; empty if unknown."""
-        distance, chance = self.distance[:, index], self.chance[:, index]
-        found = zip(MEASURES, *(one.tolist() for one in (distance, chance, _limit(chance))), strict=True)
-        return tuple(OutputDrift(*one) for one in found if isfinite(one[1]) and isfinite(one[2]))
+        columns = (self.distance[:, index], self.chance[:, index], self.limit[:, index])
+        found = zip(MEASURES, *(column.tolist() for column in columns), strict=True)
+        return tuple(OutputDrift(*one) for one in found if not np.isnan(one[1:]).any())
 
     def changed_class(self, index: int) -> ClassChange | None:
         """Return the class that changed most in one window; None if unknown."""
@@ -285,6 +281,7 @@ class Comparisons:
             filled(self.widening, last=True),
             filled(self.distance, last=True),
             filled(self.chance, last=True),
+            filled(self.limit, last=True),
             (filled(self.shares[0], last=False), filled(self.shares[1], last=False)),
             np.pad(self.verdicts, end),
         )
@@ -443,6 +440,7 @@ class Baselines:
             np.where(kinds == _OWN, np.maximum(1.0, widening), 1.0),
             distance,
             chance,
+            np.asarray(np.maximum(DRIFT_LEAST, DRIFT_MARGIN * chance)),
             (shares(known.decided), shares(measured.predicted)),
             np.zeros(len(segments), dtype=np.uint8),
         )
@@ -523,10 +521,6 @@ def change_upper(found: Comparisons, estimates: WindowEstimates, name: str) -> F
     row = estimates.names.index(name)
     reach = (estimates.upper - estimates.lower)[row] / 2.0
     return np.asarray(np.where(found.own, estimates.accuracy[row] + reach * found.widening, estimates.upper[row]))
-
-
-def _limit(chance: Floats) -> Floats:
-    return np.asarray(np.maximum(DRIFT_LEAST, DRIFT_MARGIN * chance))
 
 
 def _or_nan(value: float | None) -> float:
