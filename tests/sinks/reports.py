@@ -173,6 +173,7 @@ def with_baselines(plain: Report) -> Report:
         np.ones(count),
         distance,
         distance / 2,
+        np.maximum(0.1, 0.75 * distance),
         shares,
         np.where(windows.valid & collected, [3, 1, 2, 0, 0, 0, 0][:count], 0).astype(np.uint8),
     )
