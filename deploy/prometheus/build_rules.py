@@ -25,7 +25,7 @@ from monitor.rules.builtin_rules import (
     warming_rule,
 )
 from monitor.rules.descriptions import ALL_REPLICAS, ONE_DAEMON, PERCENT, if_query, if_series
-from monitor.rules.replicas import ALL_DOWN, COMPARED, ESTIMATE_RECORDS, MODEL, WINDOW, recording_rules
+from monitor.rules.replicas import ALL_DOWN, COMPARED, ESTIMATE_RECORDS, MODEL, THRESHOLD, WINDOW, recording_rules
 from monitor.rules.rule import PrometheusRule, RecordingRule, bridged, group_text, recent
 from monitor.rules.rule_file import DEFAULT_JOB
 
@@ -99,7 +99,7 @@ def _configured() -> list[PrometheusRule]:
             f"{_FIRING} == 1 {_of_kind(LOW)} {_NOT_SHARED}",
             None,
             summaries[AlertType.ACCURACY],
-            f"{where}{_accuracy('below')}{state} {actions[AlertType.ACCURACY]}",
+            f"{where}{_accuracy('below')}{texts.baseline(ONE_DAEMON)}{state} {actions[AlertType.ACCURACY]}",
             "accuracy.md",
         ),
         PrometheusRule(
@@ -134,6 +134,23 @@ def _configured() -> list[PrometheusRule]:
             summaries[AlertType.DISAGREEMENT],
             f"{where}{texts.disagreement(ONE_DAEMON)}{state} {actions[AlertType.DISAGREEMENT]}",
             "disagreement.md",
+        ),
+        # Each replica has its own baseline.
+        PrometheusRule(
+            "CpcmonOutputDrift",
+            f"{_FIRING} == 1 {_of_kind(AlertType.OUTPUT_DRIFT)}",
+            None,
+            summaries[AlertType.OUTPUT_DRIFT],
+            f"{where}{texts.output_drift(ONE_DAEMON)}{state} {actions[AlertType.OUTPUT_DRIFT]}",
+            "output_drift.md",
+        ),
+        PrometheusRule(
+            "CpcmonBaselineGap",
+            f"{_FIRING} == 1 {_of_kind(AlertType.BASELINE_GAP)}",
+            None,
+            summaries[AlertType.BASELINE_GAP],
+            f"{where}{texts.baseline_gap(ONE_DAEMON)}{state} {actions[AlertType.BASELINE_GAP]}",
+            "baseline_gap.md",
         ),
         PrometheusRule(
             "CpcmonSegmentSilent",
@@ -251,10 +268,7 @@ def _labelled(on: On, series: str) -> str:
 
 
 def _limit(on: On) -> str:
-    thresholds = (
-        f"{bridged('cpcmon_accuracy_threshold_ratio')} and ignoring (segment, severity, estimator, kind, on) {_info(LOW, on)}"
-        f" and ignoring (segment, severity, estimator, alert) {_SHARED}"
-    )
+    thresholds = f"{bridged(THRESHOLD)} and on ({MODEL}, alert) {_info(LOW, on)} and on ({MODEL}) {_SHARED}"
     return f"max by ({WINDOW}, estimator, alert, severity) ({thresholds})"
 
 

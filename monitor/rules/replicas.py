@@ -19,6 +19,7 @@ RATIO = "cpcmon:estimated_accuracy_ratio"
 LOWER = "cpcmon:estimated_accuracy_lower_ratio"
 UPPER = "cpcmon:estimated_accuracy_upper_ratio"
 DISAGREEMENT = "cpcmon:estimator_disagreement_ratio"
+THRESHOLD = "cpcmon:accuracy_threshold_ratio"
 WINDOW_RECORDS = "cpcmon:window_records"
 ESTIMATE_RECORDS = "cpcmon:estimate_records"
 """Present only while the merged window has an estimate."""
@@ -52,6 +53,7 @@ def recording_rules(job: str) -> list[RecordingRule]:
         RecordingRule(DISAGREEMENT, f"max by ({WINDOW}) ({members}) - min by ({WINDOW}) ({members}) {complete}"),
         RecordingRule(LOWER, _bound("lower", "<", only, counts)),
         RecordingRule(UPPER, _bound("upper", ">", only, counts)),
+        RecordingRule(THRESHOLD, _threshold(only)),
     ]
 
 
@@ -60,6 +62,18 @@ def _bound(side: str, beyond: str, only: str, counts: str) -> str:
     mean = f"sum by ({_ESTIMATOR}) (cpcmon_estimate_{side}_sum{only}) / {counts}"
     estimate = f"{RATIO}{only}"
     return f"{mean} {beyond} {estimate} or ({estimate} and {mean})"
+
+
+def _threshold(only: str) -> str:
+    """Return the mean of the replicas' thresholds, weighted by the records of their baselines.
+
+    Replicas have own baselines of their partitions; together those are the baseline of the merged estimate. A replica that
+    collects its baseline has no threshold yet, and one of an older version has no baseline.
+    """
+    window, by = "alert, estimator, severity", f"{_ESTIMATOR}, alert, severity"
+    found = f"cpcmon_accuracy_threshold_ratio{only}"
+    weights = f"ignoring ({window}) group_left () (max without (kind) (cpcmon_baseline_records{only}) > 0)"
+    return f"sum by ({by}) ({found} * {weights}) / sum by ({by}) ({found} * 0 + {weights}) or max by ({by}) ({found})"
 
 
 COMPARED = {On.VALUE: RATIO, On.LOWER: LOWER, On.UPPER: UPPER}
@@ -78,8 +92,10 @@ def merged_expression(model: str, rule: AlertRule, alert_name: str, only: str = 
         case AlertType.SILENT:
             # One replica with records shows that they arrive.
             return f"min by ({WINDOW}) (last_over_time(cpcmon_alert_firing{{{name},{alert}}}[{BRIDGE}])) == 1"
-        case AlertType.DEGRADED_INPUT | AlertType.OUTPUT_DRIFT | AlertType.BASELINE_GAP:
+        case AlertType.DEGRADED_INPUT:
             return f"{known} == 1"
+        case AlertType.OUTPUT_DRIFT | AlertType.BASELINE_GAP:
+            raise ValueError(f"replicas evaluate {rule.kind} on their own")
         case AlertType.ACCURACY | AlertType.DISAGREEMENT:
             value = _value(name, rule)
     broken, not_recovered = _compared(value, name, alert, rule)
@@ -115,7 +131,7 @@ def _compared(value: str, name: str, alert: str, rule: AlertRule) -> tuple[str, 
         series = f"{CHANCE_MARGIN} * {chance}"
         half = f"{series} / 2"
     else:
-        series = f"max by ({WINDOW}) (last_over_time(cpcmon_accuracy_threshold_ratio{{{name},{alert}}}[{BRIDGE}]))"
+        series = f"max by ({WINDOW}) (last_over_time({THRESHOLD}{{{name},{alert}}}[{BRIDGE}]))"
         half = f"(1 + {series}) / 2"
     matched = f"{sign} on ({WINDOW})"
     not_recovered = (

@@ -252,6 +252,8 @@ def config() -> Config:
         AlertRule("refused", kind=AlertType.DEGRADED_INPUT),
         AlertRule("missed", metric=Metric.SENSITIVITY, of_class="b", drop=0.05),
         AlertRule("flawless", metric=Metric.PPV, above=0.999, on=On.LOWER),
+        AlertRule("drifted", kind=AlertType.OUTPUT_DRIFT),
+        AlertRule("new_site", kind=AlertType.BASELINE_GAP, drop=0.1),
     )
     triage_alerts = (AlertRule("accuracy_low", drop=0.05, estimator="cpc_acc"),)
     return Config(
