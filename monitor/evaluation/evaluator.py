@@ -41,7 +41,7 @@ from monitor.core.report import (
 )
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Segment, name_of
-from monitor.reference.reference import Reference
+from monitor.reference.reference import NO_ADAPTIVE, Reference
 
 log = logging.getLogger("cpcmon")
 
@@ -228,10 +228,9 @@ class Evaluator:
         """Set up the counts of versions, and what is exported."""
         if self.reference is not None and (headline := self.reference.calibration.headline) != HEADLINE:
             # An old reference: its alerts go on, on what it has.
-            alerts = (
-                replace(one, estimator=headline) if one.estimator == HEADLINE else one for one in self.config.alerts
-            )
-            self.config = replace(self.config, alerts=tuple(alerts))
+            log.warning("%s: its reference was %s", self.name, NO_ADAPTIVE)
+            alerts = tuple(one.with_headline(headline) for one in self.config.alerts)
+            self.config = replace(self.config, alerts=alerts)
         self._versions = VersionCounts(of=self._version)
         self._exported = () if self.reference is None else self.config.exported(self.reference.classes)
 
@@ -525,9 +524,12 @@ def _without_records(snapshot: Snapshot, tracked: Sequence[_TrackedWindow], at: 
 
 
 def _ends(found: _Estimated, estimator: str, on: On) -> Floats:
-    """Return the value or an end of the interval of an estimator; NaN without an estimate."""
+    """Return the value or an end of an interval of an estimator; NaN without one."""
     if estimator not in found.estimates.names:
         return np.full(len(found.states), np.nan)
+    if on.of_field:
+        # Of the widest level.
+        return np.where(found.shown, found.estimates.field[-1, int(on is On.FIELD_UPPER)], np.nan)
     column = {On.VALUE: found.estimates.accuracy, On.LOWER: found.estimates.lower, On.UPPER: found.estimates.upper}[on]
     return np.where(found.shown, column[found.estimates.names.index(estimator)], np.nan)
 
@@ -562,6 +564,7 @@ def _facts_of(reference: Reference) -> ReferenceFacts:
         reference.summary.class_predicted,
         calibration.decision,
         calibration.performance,
+        calibration.headline,
     )
 
 
