@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from monitor.core.alerts import HIGH, LOW, METRIC_HIGH, METRIC_LOW, AlertType, On
+from monitor.core.estimate import HEADLINE
 from monitor.rules import descriptions as texts
 from monitor.rules.builtin_rules import (
     DAEMON,
@@ -25,7 +26,16 @@ from monitor.rules.builtin_rules import (
     warming_rule,
 )
 from monitor.rules.descriptions import ALL_REPLICAS, ONE_DAEMON, PERCENT, if_query, if_series
-from monitor.rules.replicas import ALL_DOWN, COMPARED, ESTIMATE_RECORDS, MODEL, THRESHOLD, WINDOW, recording_rules
+from monitor.rules.replicas import (
+    ALL_DOWN,
+    COMPARED,
+    ESTIMATE_RECORDS,
+    FIELD_LEVEL,
+    MODEL,
+    THRESHOLD,
+    WINDOW,
+    recording_rules,
+)
 from monitor.rules.rule import PrometheusRule, RecordingRule, bridged, group_text, recent
 from monitor.rules.rule_file import DEFAULT_JOB
 
@@ -177,7 +187,19 @@ def _accuracy(side: str) -> str:
     threshold, _ = texts.THRESHOLDS[0]
     estimator = if_series(threshold, ", by {{ . | first | label `estimator` }}", (*ONE_DAEMON.window, "alert"))
     found = _compared((ONE_DAEMON.ratio, ONE_DAEMON.lower, ONE_DAEMON.upper), "estimator", threshold)
-    return f"estimated accuracy{found}{estimator}. {_stayed(side, threshold)}"
+    return f"estimated accuracy{found}{estimator}{_field(threshold)}. {_stayed(side, threshold)}"
+
+
+def _field(threshold: str) -> str:
+    """Return the field interval, if the alert compares the estimate that has one."""
+    window, alert = ONE_DAEMON.window, (*ONE_DAEMON.window, "alert")
+    of_window, of_alert = (",".join(f"{name}=%q" for name in names) for names in (window, alert))
+    of_headline = f'and on ({", ".join(window)}) {threshold}{{{of_alert},estimator="{HEADLINE}"}}'
+    words = (f", field interval {PERCENT}", f" to {PERCENT} ({texts.FIELD_MEANING})")
+    return "".join(
+        if_query(f"{one}{{{of_window},{FIELD_LEVEL}}} {of_headline}", text, (*window, *alert))
+        for one, text in zip((ONE_DAEMON.field_lower, ONE_DAEMON.field_upper), words, strict=True)
+    )
 
 
 def _metric(side: str) -> str:

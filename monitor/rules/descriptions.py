@@ -4,12 +4,19 @@ from dataclasses import dataclass, replace
 
 from monitor.core.alerts import AlertRule, AlertType, On, is_high
 from monitor.core.baselines.comparison import BaselineKind
-from monitor.core.estimate import HEADLINE
+from monitor.core.estimate import CONSENSUS, HEADLINE
 from monitor.core.segments import label_value, quoted
 from monitor.rules import replicas
 from monitor.rules.rule import duration, literal
 
-_COMPARED = {On.VALUE: "The estimate", On.LOWER: "Its lower bound", On.UPPER: "Its upper bound"}
+_COMPARED = {
+    On.VALUE: "The estimate",
+    On.LOWER: "Its lower bound",
+    On.UPPER: "Its upper bound",
+    On.FIELD_LOWER: "The lower end of its field interval",
+    On.FIELD_UPPER: "The upper end of its field interval",
+}
+FIELD_MEANING = "in the real shifts we tried, about nine in ten accuracies lay inside"
 SUMMARIES = {
     AlertType.ACCURACY: "The estimated accuracy of a model is too low.",
     AlertType.DISAGREEMENT: "The estimators of a model disagree.",
@@ -53,6 +60,8 @@ class DescriptionSeries:
     ratio: str
     lower: str
     upper: str
+    field_lower: str
+    field_upper: str
     disagreement: str
     merged: bool
     part: str = ""
@@ -69,6 +78,8 @@ ONE_DAEMON = DescriptionSeries(
     "cpcmon_estimated_accuracy_ratio",
     "cpcmon_estimated_accuracy_lower_ratio",
     "cpcmon_estimated_accuracy_upper_ratio",
+    "cpcmon_estimated_accuracy_field_lower_ratio",
+    "cpcmon_estimated_accuracy_field_upper_ratio",
     "cpcmon_estimator_disagreement_ratio",
     merged=False,
 )
@@ -77,6 +88,8 @@ ALL_REPLICAS = DescriptionSeries(
     replicas.RATIO,
     replicas.LOWER,
     replicas.UPPER,
+    replicas.FIELD_LOWER,
+    replicas.FIELD_UPPER,
     replicas.DISAGREEMENT,
     merged=True,
     part=", all replicas",
@@ -195,15 +208,36 @@ def degraded_input(series: DescriptionSeries) -> str:
 
 def _accuracy(rule: AlertRule, series: DescriptionSeries) -> str:
     estimator = f"estimator={quoted(rule.estimator)}"
-    value = if_series(series.ratio, f" {PERCENT}", series.window, matcher=estimator, otherwise=UNKNOWN)
+    is_headline = rule.estimator == HEADLINE
+    old = if_series(
+        series.ratio,
+        f" {PERCENT} by {CONSENSUS}, since the reference is of an older version",
+        series.window,
+        matcher=f"estimator={quoted(CONSENSUS)}",
+        otherwise=UNKNOWN,
+    )
+    value = if_series(
+        series.ratio,
+        f" {PERCENT} by {rule.estimator}",
+        series.window,
+        matcher=estimator,
+        otherwise=old if is_headline else UNKNOWN,
+    )
     lower = if_series(series.lower, f", interval {PERCENT}", series.window, matcher=estimator)
     upper = if_series(series.upper, f" to {PERCENT}", series.window, matcher=estimator)
     new = "" if series.merged else " and over enough new records"
     return (
-        f"estimated accuracy{value}{lower}{upper}, by {rule.estimator}."
+        f"estimated accuracy{value}{lower}{upper}{field_interval(series) if is_headline else ''}."
         f" {_COMPARED[rule.on]} stayed {_limit(rule, series)}{_wait(rule)}{new}."
         f"{baseline(series) if rule.uses_baseline else ''}"
     )
+
+
+def field_interval(series: DescriptionSeries) -> str:
+    """Return the text about the field interval of the headline."""
+    level = replicas.FIELD_LEVEL
+    lower = if_series(series.field_lower, f", field interval {PERCENT}", series.window, matcher=level)
+    return lower + if_series(series.field_upper, f" to {PERCENT} ({FIELD_MEANING})", series.window, matcher=level)
 
 
 def _metric(rule: AlertRule, series: DescriptionSeries) -> str:

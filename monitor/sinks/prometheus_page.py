@@ -20,6 +20,7 @@ from monitor.core.baselines.comparison import KINDS, VERDICTS
 from monitor.core.baselines.output_drift import MEASURES
 from monitor.core.estimate import STATES
 from monitor.core.input_health import InputProblem
+from monitor.core.intervals import FIELD_LEVELS
 from monitor.core.performance import Metric
 from monitor.core.report import ReferenceFacts, Report, WindowReports
 from monitor.core.scores import Floats, Integers
@@ -54,6 +55,8 @@ _OF_ALERT = ("alert", "model", "segment", "severity")
 ACCURACY = MetricFamily("cpcmon_estimated_accuracy_ratio", _OF_ESTIMATOR, "Estimated accuracy, 0 to 1. Absent when the window has no estimate.")
 LOWER = MetricFamily("cpcmon_estimated_accuracy_lower_ratio", _OF_ESTIMATOR, "Lower bound of the estimated accuracy. Covers sampling error only.")
 UPPER = MetricFamily("cpcmon_estimated_accuracy_upper_ratio", _OF_ESTIMATOR, "Upper bound of the estimated accuracy. Covers sampling error only.")
+FIELD_LOWER = MetricFamily("cpcmon_estimated_accuracy_field_lower_ratio", ("level", *_OF_SEGMENT), "Lower end of the field interval of the main estimate: the level says how many accuracies lay inside, in the real shifts that we tried.")
+FIELD_UPPER = MetricFamily("cpcmon_estimated_accuracy_field_upper_ratio", ("level", *_OF_SEGMENT), "Upper end of the field interval of the main estimate: the level says how many accuracies lay inside, in the real shifts that we tried.")
 # Untyped: names of gauges may not end in _sum or _count, and the values may fall, unlike those of a summary.
 ESTIMATE_SUM = MetricFamily("cpcmon_estimate_sum", _OF_ESTIMATOR, "Estimated accuracy times records, before it is clipped to 0 and 1. Sum it over replicas.", "untyped")
 LOWER_SUM = MetricFamily("cpcmon_estimate_lower_sum", _OF_ESTIMATOR, "Lower bound times records. Sum it over replicas. Only for models that replicas share.", "untyped")
@@ -106,8 +109,8 @@ REJECTED = MetricFamily("cpcmon_input_rejected_ratio", _OF_MODEL, "Share of rece
 PROBLEM = MetricFamily("cpcmon_input_problem", ("model", "problem"), "1 when the input of the model has the problem, else 0: docs/runbooks/input_problem.md.")
 
 FAMILIES: tuple[MetricFamily, ...] = (
-    ACCURACY, LOWER, UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM, DISAGREEMENT, CHANCE_DISAGREEMENT,
-    BASELINE, BASELINE_RECORDS, BASELINE_VERIFIED, DRIFT, CHANCE_DRIFT, VERDICT, THRESHOLD,
+    ACCURACY, LOWER, UPPER, FIELD_LOWER, FIELD_UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM,
+    DISAGREEMENT, CHANCE_DISAGREEMENT, BASELINE, BASELINE_RECORDS, BASELINE_VERIFIED, DRIFT, CHANCE_DRIFT, VERDICT, THRESHOLD,
     FIRING, PENDING, HELD, SINCE, RECORDS, VALID, STATE, FRESH, MINIMUM, LAST_RECORD, LAST_VALID, LAST_EVALUATION,
     SET_SIZE, SET_EMPTY, PREDICTED, PERFORMANCE, PERFORMANCE_LOWER, PERFORMANCE_UPPER, PERFORMANCE_THRESHOLD,
     CLASS_SHARE, CLASS_LOWER, CLASS_UPPER, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, REFERENCE_CONFIDENCE,
@@ -396,6 +399,9 @@ class _Writer:
         self._add_windows(ACCURACY, found.accuracy, around, estimated)
         self._add_windows(LOWER, found.lower, around, estimated)
         self._add_windows(UPPER, found.upper, around, estimated)
+        levels = [(f'level="{level}",', "") for level in FIELD_LEVELS]
+        self._add_windows(FIELD_LOWER, found.field[:, 0], levels, where)
+        self._add_windows(FIELD_UPPER, found.field[:, 1], levels, where)
         self._add_windows(SET_SIZE, found.set_size, around, where)
         self._add_windows(SET_EMPTY, found.empty_share, around, where)
         self._add_windows(DISAGREEMENT, found.disagreement, where=where)

@@ -12,6 +12,7 @@ from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChang
 from monitor.core.estimate import Estimate, Result, share_interval
 from monitor.core.history import Series, Span
 from monitor.core.input_health import FoundProblem
+from monitor.core.intervals import by_level
 from monitor.core.performance import MixedShare, Performance
 from monitor.core.report import Realised, ReferenceFacts, Report, SegmentReport
 from monitor.core.scores import Floats
@@ -68,6 +69,7 @@ def _model(report: Report) -> dict[str, Any]:
             "accuracy": reference.accuracy,
             "temperature": reference.temperature,
             "decides": reference.decision.text(reference.classes),
+            "headline": reference.headline,
         },
         "input": {
             "rejected_share": records.rejected_share,
@@ -106,6 +108,7 @@ def _segment(report: SegmentReport, classes: Sequence[str]) -> dict[str, Any]:
         "last_record_at": report.last_record_at,
         "last_valid_at": report.last_valid_at,
         "estimators": {name: _result(result) for name, result in report.results.items()},
+        "field": by_level(report.field),
         "disagreement": report.disagreement,
         "chance_disagreement": report.chance_disagreement,
         "predicted": report.predicted,
@@ -322,10 +325,12 @@ def _reference(reference: Reference) -> dict[str, Any]:
         "temperature": numbers.temperature,
         "calibration_error": summary.calibration_error,
         "calibration_error_scaled": summary.calibration_error_scaled,
-        "warnings": [{"warning": concern, "sentence": text} for concern, text in summary.warnings().items()],
+        "warnings": [{"warning": concern, "sentence": text} for concern, text in reference.warnings().items()],
         "reliability": _bins(summary.reliability),
         "reliability_scaled": _bins(summary.reliability_scaled),
         "estimators": [one.form.name for one in numbers.estimators],
+        "headline": numbers.headline,
+        "adaptive_weight": numbers.adaptive_weight,
     }
 
 

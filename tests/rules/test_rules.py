@@ -299,7 +299,9 @@ def test_records_that_look_wrong_fire_one_alert(rules: Rules) -> None:
     assert found == {"CpcmonInputDegraded": 1, "CpcmonWatchdog": 1}
 
 
-@pytest.mark.parametrize("name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused", "missed", "flawless", "drifted", "new_site"])
+@pytest.mark.parametrize(
+    "name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused", "missed", "flawless", "drifted", "new_site"]
+)
 def test_a_description_reads_well_without_series(rules: Rules, name: str) -> None:
     """A template that fails would become an error message."""
     output = rules.described(WELL | {_alert(name=name): "1x60"}, 10, alert_name(name))

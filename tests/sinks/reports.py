@@ -62,7 +62,8 @@ def window(
         return SegmentReport(segment, 20, state, last_record_at=NOW - 7200.0, last_valid_at=NOW - 3600.0, alerts=alerts)
     results: dict[str, Result] = {"adaptive": estimate(accuracy), "ac": Estimate(accuracy, 500)}
     return SegmentReport(
-        segment, 500, state, MappingProxyType(results), 0.05, 0.08, (250, 150, 100), NOW - 5.0, NOW, alerts
+        segment, 500, state, MappingProxyType(results), 0.05, 0.08, (250, 150, 100), NOW - 5.0, NOW, alerts,
+        field=(Interval(accuracy - 0.0625, accuracy + 0.0625), Interval(accuracy - 0.125, min(1.0, accuracy + 0.125))),
     )  # fmt: skip
 
 
