@@ -10,7 +10,8 @@ import numpy as np
 
 from monitor.config.config import Config, IngestOptions, SourceConfig, model_options
 from monitor.config.references import Loaded
-from monitor.core.input_health import FEWEST, InputProblem, jensen_shannon
+from monitor.core.baselines.output_drift import jensen_shannon
+from monitor.core.input_health import FEWEST, InputProblem
 from monitor.core.report import Report
 from monitor.core.segments import ALL
 from monitor.errors import InvalidInput, Problem, UsageError

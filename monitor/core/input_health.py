@@ -16,7 +16,8 @@ from zlib import crc32
 
 import numpy as np
 
-from monitor.core.scores import Booleans, Floats, Integers, Singles
+from monitor.core.baselines.output_drift import jensen_shannon
+from monitor.core.scores import Booleans, Integers, Singles
 
 LAST_RECORDS = 1000
 """Records, accepted or rejected, over which the rejected share is computed."""
@@ -315,7 +316,7 @@ def far_mix(classes: Sequence[str], now: Integers, reference: Sequence[int]) -> 
     if not (totals >= FEWEST).all():
         return None
     shares = counts / totals[:, None]
-    distance = jensen_shannon(shares[0], shares[1])
+    distance = float(jensen_shannon(shares[0], shares[1]))
     # The mean of the squared distance of two samples of one mix is about this, in bits.
     chance = math.sqrt((len(classes) - 1) / (8.0 * math.log(2.0)) * float((1.0 / totals).sum()))
     if distance <= max(FAR_MIX, _CHANCE_FACTOR * chance):
@@ -326,15 +327,5 @@ def far_mix(classes: Sequence[str], now: Integers, reference: Sequence[int]) -> 
         (classes[most],),
         distance,
         (float(shares[0, most]), float(shares[1, most])),
-        jensen_shannon(np.sort(shares[0]), np.sort(shares[1])) < _SAME_MIX,
+        bool(jensen_shannon(np.sort(shares[0]), np.sort(shares[1])) < _SAME_MIX),
     )
-
-
-def jensen_shannon(one: Floats, other: Floats) -> float:
-    """Return the Jensen-Shannon distance of two mixes, to base 2: from 0 to 1."""
-    middle = (one + other) / 2.0
-    bits = 0.0
-    for mix in (one, other):
-        there = mix > 0.0
-        bits += float((mix[there] * np.log2(mix[there] / middle[there])).sum()) / 2.0
-    return math.sqrt(max(0.0, bits))

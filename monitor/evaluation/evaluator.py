@@ -310,8 +310,8 @@ class Evaluator:
         except (msgspec.DecodeError, ValueError):
             log.warning("%s: stored baselines are invalid, starting without them", self.name)
             return
-        for segment, seen_at, one in stored:
-            self._baselines.own[segment], self._baselines.seen_at[segment] = one, seen_at
+        for segment, _, one in stored:
+            self._baselines.own[segment] = one
         if any(one.of != self._baselines.of for _, _, one in stored):
             log.info("%s: the reference changed, so own baselines start anew", self.name)
 
@@ -470,7 +470,6 @@ class Evaluator:
     def _compare(self, snapshot: Snapshot, found: _Estimated, new: Integers, now: float) -> Comparisons:
         """Compare the windows with their baselines."""
         baselines = cast("Baselines", self._baselines)
-        before = {segment for segment, one in baselines.own.items() if one.complete}
         records = snapshot.measured.records
         oldest = snapshot.newest_at - snapshot.usual_gap_seconds * np.maximum(0, records - 1)
         valid = found.shown & (found.states == _OK)
@@ -479,9 +478,9 @@ class Evaluator:
         segmentation = self.config.segmentation
         forget = segmentation.forget_seconds
         baselines.forget(-np.inf if forget is None else now - forget, 2 * segmentation.most_segments + 1)
-        for segment, one in baselines.own.items():
-            if one.complete and segment not in before:
-                log.info("%s, %s: own baseline of %d records is complete", self.name, name_of(segment), one.records)
+        for segment in baselines.completed:
+            log.info("%s, %s: own baseline is complete", self.name, name_of(segment))
+        baselines.completed.clear()
         return compared
 
     def _performance(self, snapshot: Snapshot, errors: Counter[str]) -> MeasuredPerformance | None:
@@ -531,9 +530,8 @@ class Evaluator:
         wanted = ok
         if self.shared:
             wanted = ok | (np.isin(states, _PART_OF_A_WHOLE) & (snapshot.measured.records > 0))
-        nothing = no_estimates(len(states))
         if self.reference is None or not wanted.any():
-            return _Estimated(nothing, states, none, none)
+            return _Estimated(no_estimates(len(states)), states, none, none)
         failures: dict[str, Exception] = {}
 
         def failed(estimator: str, error: Exception, _windows: int) -> None:
@@ -544,7 +542,7 @@ class Evaluator:
         except Exception as error:  # noqa: BLE001 - one model that fails must not affect the others
             self._log_failure(HEADLINE, error)
             errors[HEADLINE] = int(np.count_nonzero(wanted))
-            return _Estimated(nothing, np.where(ok, np.uint8(_ERROR), states), none, none)
+            return _Estimated(no_estimates(len(states)), np.where(ok, np.uint8(_ERROR), states), none, none)
         for estimator, failure in failures.items():
             count = int(np.count_nonzero(wanted & (found.why[found.names.index(estimator)] == _FAILED)))
             if count:

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 
+from monitor.core.baselines.output_drift import jensen_shannon
 from monitor.core.input_health import (
     FEWEST,
     LAST_ACCEPTED,
@@ -21,7 +22,6 @@ from monitor.core.input_health import (
     RecentShare,
     count_key,
     far_mix,
-    jensen_shannon,
 )
 from tests.strategies import Singles, synthetic
 
