@@ -143,7 +143,11 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
     if reference is not None:
         lines.append(f"  {_baseline_line(model, reference)}")
     own = {rule.name: _own(rule, reference) for rule in model.alerts}
-    lines.extend(f"  alert {rule.name} ({rule.severity}): {describe(rule, own[rule.name])}" for rule in model.alerts)
+    headline = HEADLINE if reference is None else reference.calibration.headline
+    lines.extend(
+        f"  alert {rule.name} ({rule.severity}): {describe(rule.with_headline(headline), own[rule.name])}"
+        for rule in model.alerts
+    )
     if not model.alerts:
         lines.append("  no alerts")
     if reference is not None:
@@ -152,7 +156,7 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
             for rule in model.alerts
             if (warning := _threshold_warning(rule, own[rule.name])) is not None
         )
-        lines.extend(f"  warning: {sentence}" for sentence in reference.summary.warnings().values())
+        lines.extend(f"  warning: {sentence}" for sentence in reference.warnings().values())
     return lines
 
 
@@ -215,7 +219,7 @@ def describe(rule: AlertRule, own: float | None) -> str:
         if own is not None:
             threshold = f"under {own - drop:.3f}, {threshold}"
     compared = rule.estimator if rule.metric is None else rule.compared
-    return f"{rule.on} of {compared} {threshold}{hold}{where}"
+    return f"{rule.on.replace('_', ' ')} of {compared} {threshold}{hold}{where}"
 
 
 def _threshold_warning(rule: AlertRule, own: float | None) -> str | None:

@@ -44,6 +44,7 @@ def test_json_has_the_documented_keys_and_the_numbers_of_the_python_api(example:
         "minimum_records",
         "level",
         "estimators",
+        "field",
         "disagreement",
         "chance_disagreement",
         "performance",
@@ -53,6 +54,7 @@ def test_json_has_the_documented_keys_and_the_numbers_of_the_python_api(example:
     assert set(document["estimators"]) == ALL
     wanted = estimate(Reference.load(example.reference), vectors(example.site_b))
     assert document["disagreement"] == wanted.disagreement
+    assert document["field"] == {"80": list(wanted.field[0]), "90": list(wanted.field[1])}
     for name, found in document["estimators"].items():
         result = wanted[name]
         assert isinstance(result, Estimate)
@@ -81,9 +83,16 @@ def test_csv_has_a_line_per_window_and_estimator(example: Example, cpcmon: Comma
     words = ("--reference", example.reference, "--input", example.site_b, "--window", 1000, "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(cpcmon("estimate", *words).out)))
     classes = len(CLASSES)
-    assert len(rows) == 2 * (len(ALL) + 2 + 5 * (classes + 1) + classes)
+    assert len(rows) == 2 * (len(ALL) + 4 + 5 * (classes + 1) + classes)
     beyond = {"sensitivity", "specificity", "ppv", "npv", "f1", "class_mix"}
-    assert {row["estimator"] for row in rows} == {*ALL, "disagreement", "chance_disagreement", *beyond}
+    assert {row["estimator"] for row in rows} == {
+        *ALL,
+        "field_80",
+        "field_90",
+        "disagreement",
+        "chance_disagreement",
+        *beyond,
+    }
     assert {row["class"] for row in rows if row["estimator"] == "ppv"} == {*CLASSES, ""}
     assert all(0.0 <= float(row["lower"]) <= float(row["upper"]) <= 1.0 for row in rows if row["lower"])
 
@@ -93,6 +102,8 @@ def test_the_table_shows_estimates_sets_and_limits(example: Example, cpcmon: Com
     for name in [*RAW, "consensus", "adaptive"]:
         assert f"\n{name} " in ran.out
     assert "so get labels for this window" in ran.out
+    assert "\nfield interval of adaptive: 80% 0." in ran.out
+    assert "about nine in ten accuracies lay inside" in ran.out
     for name in ("cpc_acc", "cpc_ac", "cpc_acc_anchored", "cpc_ac_anchored"):
         assert ran.out.count(f"\n{name} ") == 2, "its estimates, and its sets"
     assert "not shift" in ran.out
@@ -113,7 +124,7 @@ def test_windows_are_drawn_in_the_table(example: Example, cpcmon: Command) -> No
     ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_b, "--window", 500)
     numbered = [line for line in ran.out.splitlines() if line.lstrip().startswith(("1 ", "2 ", "3 ", "4 "))]
     drawn, metrics = numbered[:4], numbered[4:]
-    assert all("o" in line and "|" in line and "=" in line for line in drawn)
+    assert all("o" in line and "|" in line and "=" in line and "-" in line for line in drawn)
     assert [len(line.split()) for line in metrics] == [6] * 4, "the macro average of five metrics"
 
 

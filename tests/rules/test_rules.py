@@ -276,12 +276,14 @@ def test_a_description_has_the_threshold_of_a_drop(rules: Rules) -> None:
     of_threshold = _alert(severity="warning").replace(
         "cpcmon_alert_firing{", 'cpcmon_accuracy_threshold_ratio{estimator="adaptive",'
     )
+    records = f'cpcmon_baseline_records{{{TARGET},model="density",segment="all",kind="own"}}'
     bare, numbered = (
         replace(rules, config=config).described(one, 10, "CpcmonAccuracyLow")
-        for one in (series, series | {of_threshold: "0.8428x60"})
+        for one in (series, series | {of_threshold: "0.8428x60", records: "2000x60"})
     )
-    assert "stayed below the reference accuracy minus 5 points, for 30m" in bare
-    assert "stayed below 84.28%, the reference accuracy minus 5 points, for 30m" in numbered
+    assert "stayed below its baseline minus 5 points, for 30m" in bare
+    assert "stayed below 84.28%, its baseline minus 5 points, for 30m" in numbered
+    assert "enough new records. Baseline: its own first 2000 records, without labels. Notify" in numbered
 
 
 def test_the_share_of_rejected_records_is_0_when_records_look_wrong(rules: Rules) -> None:
@@ -297,7 +299,9 @@ def test_records_that_look_wrong_fire_one_alert(rules: Rules) -> None:
     assert found == {"CpcmonInputDegraded": 1, "CpcmonWatchdog": 1}
 
 
-@pytest.mark.parametrize("name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused", "missed", "flawless"])
+@pytest.mark.parametrize(
+    "name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused", "missed", "flawless", "drifted", "new_site"]
+)
 def test_a_description_reads_well_without_series(rules: Rules, name: str) -> None:
     """A template that fails would become an error message."""
     output = rules.described(WELL | {_alert(name=name): "1x60"}, 10, alert_name(name))

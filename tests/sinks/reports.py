@@ -9,6 +9,7 @@ import numpy as np
 
 from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, Storage
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, On, Severity
+from monitor.core.baselines.comparison import Comparisons
 from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
 from monitor.core.performance import (
     ClassCurves,
@@ -61,7 +62,8 @@ def window(
         return SegmentReport(segment, 20, state, last_record_at=NOW - 7200.0, last_valid_at=NOW - 3600.0, alerts=alerts)
     results: dict[str, Result] = {"adaptive": estimate(accuracy), "ac": Estimate(accuracy, 500)}
     return SegmentReport(
-        segment, 500, state, MappingProxyType(results), 0.05, 0.08, (250, 150, 100), NOW - 5.0, NOW, alerts
+        segment, 500, state, MappingProxyType(results), 0.05, 0.08, (250, 150, 100), NOW - 5.0, NOW, alerts,
+        field=(Interval(accuracy - 0.0625, accuracy + 0.0625), Interval(accuracy - 0.125, min(1.0, accuracy + 0.125))),
     )  # fmt: skip
 
 
@@ -150,6 +152,35 @@ def with_performance(plain: Report) -> Report:
     )
 
 
+def with_baselines(plain: Report) -> Report:
+    """Return a report whose windows have baselines of every kind; the last two collect theirs."""
+    windows = plain.windows
+    count = len(windows)
+    kinds = np.array([1, 2, 3, 3, 3, 3, 3, 3][:count], dtype=np.uint8)
+    collected = np.arange(count) < count - 2
+    accuracy = np.where(collected, 0.91 - np.arange(count) / 64, np.nan)
+    unknown = np.full(count, np.nan)
+    distance = np.where(collected, [[0.25], [0.0625]], np.nan)
+    shares = np.where(collected[:, None], [[0.5, 0.25, 0.25]], np.nan), np.full((count, 3), 1 / 3)
+    found = Comparisons(
+        kinds,
+        np.stack([accuracy, accuracy]),
+        ("ac", "adaptive"),
+        np.where(collected, 2000, 128),
+        2000,
+        np.where(kinds == 3, NOW - 86_400.0, unknown),
+        np.where(kinds == 3, NOW - 43_200.0, unknown),
+        kinds < 3,
+        np.ones(count),
+        distance,
+        distance / 2,
+        np.maximum(0.1, 0.75 * distance),
+        shares,
+        np.where(windows.valid & collected, [3, 1, 2, 0, 0, 0, 0][:count], 0).astype(np.uint8),
+    )
+    return replace(plain, segments=replace(windows, comparisons=found))
+
+
 def fresh() -> Report:
     """Return a report on a model that has neither a reference nor records."""
     return Report("triage", NOW, 0.001, None, (SegmentReport(ALL, 0, WindowState.NO_REFERENCE),))
@@ -222,6 +253,8 @@ def config() -> Config:
         AlertRule("refused", kind=AlertType.DEGRADED_INPUT),
         AlertRule("missed", metric=Metric.SENSITIVITY, of_class="b", drop=0.05),
         AlertRule("flawless", metric=Metric.PPV, above=0.999, on=On.LOWER),
+        AlertRule("drifted", kind=AlertType.OUTPUT_DRIFT),
+        AlertRule("new_site", kind=AlertType.BASELINE_GAP, drop=0.1),
     )
     triage_alerts = (AlertRule("accuracy_low", drop=0.05, estimator="cpc_acc"),)
     return Config(

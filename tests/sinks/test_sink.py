@@ -280,7 +280,7 @@ def test_a_scrape_does_not_wait_for_a_report_that_is_being_published() -> None:
 
 def test_every_family_occurs_in_some_report() -> None:
     """With the labels that it declares."""
-    page = _page(reports.with_performance(reports.density()), reports.fresh())
+    page = _page(reports.with_baselines(reports.with_performance(reports.density())), reports.fresh())
     assert {name: labels for name, (_, labels) in families(page).items()} == {
         family.name: set(family.labels) for family in FAMILIES
     }

@@ -209,6 +209,7 @@ def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: i
         column(np.where(share > FALL_AT, 0.04, 0.01)),
         np.full(points, 2000)[kept],
         None if span is Span.RECENT else step,
+        (sample_reference().fingerprint[:12],) * int(kept.sum()),
     )
 
 
