@@ -125,6 +125,10 @@ class OwnBaseline:
     confirmed: bool = False
     """Whether an operator confirmed it."""
 
+    def restarted(self) -> "OwnBaseline":
+        """Return a new one, of the records that come from the next evaluation on."""
+        return OwnBaseline(self.of, since=np.inf)
+
     def with_block(self, block: "_Block") -> "OwnBaseline":
         """Return the baseline with the records of a window added."""
         records = self.records + block.records
@@ -553,7 +557,7 @@ class Baselines:
 
     def reset(self, segment: Segment) -> None:
         """Start a new own baseline, from the records that come from now on."""
-        self.own[segment] = OwnBaseline(self.of, since=np.inf)
+        self.own[segment] = OwnBaseline(self.of).restarted()
         self.changed = True
 
     def confirm(self, segment: Segment) -> bool:
