@@ -440,12 +440,9 @@ class Baselines:
     def _is_block(self, own: OwnBaseline, records: int, oldest: float, newest: float) -> bool:
         """Return whether a window is large enough, and in the period if there is one."""
         period, began = self.options.period, own.began_at
-        # A segment that had no full window in the period takes one after it.
-        if (
-            period is not None
-            and not period[0] <= oldest <= newest <= period[1]
-            and (own.records or oldest <= period[1])
-        ):
+        outside = period is not None and not period[0] <= oldest <= newest <= period[1]
+        # A segment that had no full window in the period takes those after it.
+        if outside and (self._is_of_period(own) or (period is not None and oldest <= period[1])):
             return False
         if self.window_records is not None and records >= self.window_records:
             return True
@@ -454,10 +451,14 @@ class Baselines:
         return (self.options.records or period) is not None and own.records + records >= self.needed
 
     def _is_complete(self, own: OwnBaseline, newest: float) -> bool:
-        period = self.options.period
-        if period is not None and own.first_at is not None and own.first_at <= period[1]:
-            return newest > period[1]
+        if self.options.period is not None and self._is_of_period(own):
+            return newest > self.options.period[1]
         return own.records >= self.needed
+
+    def _is_of_period(self, own: OwnBaseline) -> bool:
+        """Return whether an own baseline has records of the period."""
+        period = self.options.period
+        return period is not None and own.first_at is not None and own.first_at <= period[1]
 
     def _columns(
         self,
