@@ -57,7 +57,7 @@ examples:
   cpcmon estimate --reference density.ref --input site_b.jsonl
   cpcmon estimate --reference density.ref --input site_b.jsonl --window 1000 --output csv
   cpcmon estimate --reference density.ref --input site_b.jsonl --plot site_b.svg
-  cpcmon estimate --reference density.ref --input week.jsonl --segment-by site
+  cpcmon estimate --reference hospitals.ref --input week.jsonl --segment-by site
 """
     parser.add_argument(
         "--reference", type=as_path, required=True, metavar="FILE", help="reference made by `cpcmon calibrate`"
