@@ -57,8 +57,8 @@ def status(rule: AlertRule, state: AlertState, facts: AlertFacts) -> AlertStatus
 def _column(facts: AlertFacts) -> WindowFacts:
     """Return the facts of one window as columns."""
 
-    def end(estimator: str, on: On) -> Floats:
-        found = facts.results.get(estimator)
+    def end(rule: AlertRule) -> Floats:
+        found, on = facts.results.get(rule.estimator), rule.on
         if not isinstance(found, Estimate):
             return np.array([np.nan])
         value = found.accuracy if on is On.VALUE or found.interval is None else getattr(found.interval, on)

@@ -16,9 +16,9 @@ from monitor.cli.inputs import (
 )
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import progress_bar
+from monitor.core.baselines.labelled_baselines import FEWEST_RECORDS, SegmentBaselines
 from monitor.core.estimate import HEADLINE, share_interval
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS
-from monitor.core.labelled_baselines import FEWEST_RECORDS, SegmentBaselines
 from monitor.core.record_columns import Records
 from monitor.core.segments import name_of, rows_by_segment
 from monitor.errors import InvalidInput, UsageError

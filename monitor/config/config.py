@@ -8,6 +8,7 @@ from types import MappingProxyType
 import msgspec
 
 from monitor.core.alerts import AlertRule
+from monitor.core.baselines.comparison import BaselineOptions
 from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.performance import Target, targets
 from monitor.core.segments import ModelWindows, Segmentation
@@ -92,6 +93,8 @@ class ModelConfig:
     stale_after_seconds: float | None = None
     """None: three times the usual gap between records, but at least an hour."""
     alerts: tuple[AlertRule, ...] = ()
+    """The configured ones, and the default ones."""
+    baseline: BaselineOptions = field(default_factory=BaselineOptions)
     realised: Path | None = None
     """A file of realised accuracies, shown on the pages; it may be absent."""
     performance: tuple[str, ...] = ()

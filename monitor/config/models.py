@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from monitor.config.config import CLASS_MIX, Cron, Every, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
+from monitor.core.baselines.comparison import BaselineMode, BaselineOptions
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.performance import Metric
@@ -32,11 +35,13 @@ _DEFAULT = AlertRule("default", AlertType.DEGRADED_INPUT)
 _HOLD = {
     AlertType.ACCURACY: 1800.0,
     AlertType.DISAGREEMENT: 1800.0,
+    AlertType.OUTPUT_DRIFT: 1800.0,
+    AlertType.BASELINE_GAP: 600.0,
     AlertType.SILENT: 0.0,
     AlertType.DEGRADED_INPUT: 600.0,
 }
 """Default of `for`, in seconds."""
-_NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0}
+_NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0, AlertType.OUTPUT_DRIFT: 0.5}
 """Default of `new_records`."""
 
 _CLASS = Text("the name of a class")
@@ -56,10 +61,18 @@ _OWN_SETTINGS: Mapping[AlertType, tuple[str, ...]] = {
         "new_records",
     ),
     AlertType.DISAGREEMENT: ("above", "hysteresis", "new_records"),
+    AlertType.OUTPUT_DRIFT: ("above", "hysteresis", "new_records"),
+    AlertType.BASELINE_GAP: (),
     AlertType.SILENT: ("after",),
     AlertType.DEGRADED_INPUT: (),
 }
 """Keys of one alert type, beside those of every alert."""
+
+DEFAULT_ALERTS: Mapping[AlertType, Severity] = {
+    AlertType.OUTPUT_DRIFT: Severity.WARNING,
+    AlertType.BASELINE_GAP: Severity.CRITICAL,
+}
+"""Types that a model has even if it lists no alert of that type, with their severity."""
 
 NAMES = (ADAPTIVE, CONSENSUS, *dict.fromkeys(form.name for member in ESTIMATORS for form in member.forms()))
 """The estimators that an alert may use."""
@@ -69,7 +82,7 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
     """Return one rule; None after a problem. Without a segmentation, its segments are not checked."""
     name = section.get("name", _NAME)
     kind = section.get("type", Choice(AlertType), AlertType.SILENT if section.has("after") else AlertType.ACCURACY)
-    severity = section.get("severity", Choice(Severity), _DEFAULT.severity)
+    severity = section.get("severity", Choice(Severity), DEFAULT_ALERTS.get(kind, _DEFAULT.severity))
     hold = section.get("for", Duration(0.0, _LONGEST_HOLD), _HOLD[kind])
     segments = section.get("segments", ListOf(Text(), "a list of names such as all and site=*", 1), _DEFAULT.segments)
     if segmentation is not None:
@@ -153,6 +166,10 @@ def _check_segments(section: Section, patterns: tuple[str, ...], segmentation: S
         section.report("segments", f"segments such as {' or '.join(known)}", repr(pattern[:80]))
 
 
+_DEFAULT_TYPES = ListOf(OneOf(tuple(map(str, DEFAULT_ALERTS))), "a list such as [output_drift, baseline_gap]")
+_DEFAULT_TYPES.type_name = f"list of {_DEFAULT_TYPES.kind.type_name}"
+_TIME = Text("a date or time such as 2026-01-31 or 2026-01-31T08:00:00Z", re.compile(r"\d{4}-\d\d-\d\d.*"))
+
 CronProblem = Callable[[str], str | None]
 """Returns the problem with a crontab line; None if it is valid."""
 
@@ -181,6 +198,7 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
     kind = section.get("kind", Choice(OutputKind), default.kind)
     decide = section.get("decide", _DECISION, None)
     bounds = _bounds(section.section("window"))
+    baseline = _baseline(section)
     segmentation = _segmentation(section)
     evaluate = _evaluate(section.section("evaluate"), cron_problem)
     _refuse_variants(section)
@@ -204,7 +222,8 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
         evaluate=evaluate or default.evaluate,
         minimum_records=minimum,
         stale_after_seconds=section.get("stale_after", Duration(1.0, _LONGEST), None),
-        alerts=_alerts(section, segmentation),
+        alerts=_alerts(section, segmentation, baseline.gap),
+        baseline=baseline,
         realised=realised,
         performance=performance,
         watch_classes=watch_classes,
@@ -263,7 +282,34 @@ def _refuse_variants(section: Section) -> None:
         section.report("estimators", "nothing: only `cpcmon estimate` and `cpcmon evaluate` have variants", "variants")
 
 
-def _alerts(section: Section, segmentation: Segmentation | None) -> tuple[AlertRule, ...]:
+def _baseline(section: Section) -> BaselineOptions:
+    default = BaselineOptions()
+    mode = section.get("baseline", Choice(BaselineMode), default.mode)
+    records = section.get("baseline_records", Integer(1, MOST_RECORDS), None)
+    gap = section.get("baseline_gap", Number(), default.gap)
+    group = section.section("baseline_period", optional=True)
+    times = [group.get(key, _TIME, None) for key in ("from", "to")]
+    if not group.given:
+        return BaselineOptions(mode, records, None, gap)
+    begin, end = (None if text is None else _unix_time(text) for text in times)
+    if begin is None or end is None or not begin < end:
+        section.report("baseline_period", "from and to, a time before another", " and ".join(str(one) for one in times))
+        return default
+    return BaselineOptions(mode, records, (begin, end), gap)
+
+
+def _unix_time(text: str) -> float | None:
+    """Return a time in Unix seconds, in UTC without a zone; None if it is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _alerts(section: Section, segmentation: Segmentation | None, gap: float) -> tuple[AlertRule, ...]:
+    """Return the alerts of a model, and behind them the default ones."""
+    wanted = section.get("default_alerts", _DEFAULT_TYPES, tuple(map(str, DEFAULT_ALERTS)))
     rules, lines = [], dict[str, int]()
     for one in section.sections("alerts", most=_MOST_ALERTS):
         rule = read_alert(one, segmentation)
@@ -273,7 +319,13 @@ def _alerts(section: Section, segmentation: Segmentation | None) -> tuple[AlertR
             one.report("name", "each name once in a model", f"{rule.name!r} again, after line {lines[rule.name]}")
         lines.setdefault(rule.name, one.line("name"))
         rules.append(rule)
-    return tuple(rules)
+    given = {rule.kind for rule in rules}
+    for kind, severity in DEFAULT_ALERTS.items():
+        if kind in wanted and kind not in given:
+            name = str(kind) if kind not in lines else f"{kind}_by_default"
+            needed = _NEW_RECORDS.get(kind, _DEFAULT.new_records)
+            rules.append(AlertRule(name, kind, severity, for_seconds=_HOLD[kind], new_records=needed))
+    return tuple(replace(rule, drop=gap) if rule.kind is AlertType.BASELINE_GAP else rule for rule in rules)
 
 
 def _check_together(section: Section, bounds: Bounds, evaluate: Every | Cron) -> None:

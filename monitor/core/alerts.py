@@ -37,6 +37,10 @@ class AlertType(StrEnum):
 
     ACCURACY = "accuracy"
     DISAGREEMENT = "disagreement"
+    OUTPUT_DRIFT = "output_drift"
+    """The outputs are unlike those of the baseline."""
+    BASELINE_GAP = "baseline_gap"
+    """A segment without labels has been far below the reference from the start."""
     SILENT = "silent"
     DEGRADED_INPUT = "degraded_input"
 
@@ -71,9 +75,9 @@ class AlertRule:
     below: float | None = None
     """Fires below this accuracy."""
     drop: float | None = None
-    """Fires this far below the reference accuracy; 0.05 is five points."""
+    """Fires this far below the baseline; 0.05 is five points. For a baseline gap, below the reference accuracy."""
     above: float | None = None
-    """Fires above this accuracy or disagreement. For disagreement, None means `CHANCE_MARGIN` times that of chance."""
+    """Fires above this accuracy, disagreement or drift. For the last two, None means a multiple of that of chance."""
     on: On = On.UPPER
     for_seconds: float = 1800.0
     hysteresis: float = 0.01
@@ -91,7 +95,7 @@ class AlertRule:
     @property
     def upward(self) -> bool:
         """Whether it fires above its threshold, not below."""
-        return self.above is not None or self.kind is AlertType.DISAGREEMENT
+        return self.above is not None or self.kind in {AlertType.DISAGREEMENT, AlertType.OUTPUT_DRIFT}
 
     @property
     def compared(self) -> str:
@@ -115,11 +119,16 @@ class AlertRule:
             parts += [f"metric={self.metric}", f"class={self.of_class!r}"]
         return " ".join([self.kind, f"estimator={self.estimator}", f"on={self.on}", *parts])
 
-    def threshold(self, of_reference: float | None) -> float | None:
-        """Return the threshold, given the reference's accuracy or metric; None if there is none, or it depends on the window."""
-        if self.drop is not None:
-            # At least 0, where the rule cannot fire.
-            return None if of_reference is None else max(0.0, of_reference - self.drop)
+    @property
+    def uses_baseline(self) -> bool:
+        """Whether it compares a window with its baseline."""
+        return self.kind is AlertType.OUTPUT_DRIFT or (
+            self.kind is AlertType.ACCURACY and self.drop is not None and self.metric is None
+        )
+
+    @property
+    def fixed_threshold(self) -> float | None:
+        """The threshold, unless it depends on the reference, the baseline or the window."""
         return self.below if self.below is not None else self.above
 
     def applies_to(self, segment: str) -> bool:
@@ -197,13 +206,22 @@ class WindowFacts:
     states: Codes
     """Indexes into STATES."""
     quiet_seconds: Floats
-    ends: Callable[[str, On], Floats]
-    """Returns the value or an end of the interval of an estimator; NaN without an estimate."""
+    ends: Callable[[AlertRule], Floats]
+    """Returns what a rule on the accuracy compares: the value or an end of the interval of its estimator; NaN without an estimate."""
     disagreement: Floats
     """NaN for none."""
     chance_disagreement: Floats
     degraded: bool = False
     reference_accuracy: float | None = None
+    baseline: Callable[[str], Floats] | None = None
+    """Returns the baselines of an estimator; NaN while they are collected. None: the reference accuracy is that of all windows."""
+    kinds: Codes | None = None
+    """The kinds of these baselines, as indexes; None for none."""
+    gap: Floats | None = None
+    """What an unverified baseline is judged by, the headline; NaN where there is none. Other windows have no gap."""
+    unverified: Flags | None = None
+    drift: tuple[Floats, Floats] | None = None
+    """The distance of the outputs that is furthest above its limit, and the limit; NaN if unknown."""
     metric: Callable[[AlertRule], tuple[Floats, float | None]] | None = None
     """Returns what a rule with a metric compares, NaN where it cannot be said, and the reference's own value of the metric."""
 
@@ -245,6 +263,8 @@ class AlertStatus:
     """What it compares in place of the accuracy."""
     of_class: str | None = None
     """The class of the metric, by name; None for the macro average, and for AUROC."""
+    baseline: str | None = None
+    """The kind of baseline that it compares with; None if it compares with none."""
 
     @property
     def compared(self) -> str:
@@ -342,7 +362,7 @@ def _extended(before: AlertState, dwell: Dwell) -> AlertState:
 def _has_dwelt(rule: AlertRule, state: AlertState, dwell: Dwell) -> bool:
     if state.dwell_seconds < rule.for_seconds:
         return False
-    if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT}:
+    if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP}:
         return True
     # Without new records the timer alone does not fire.
     return dwell.new_records > 0 and state.dwell_records >= rule.new_records_of(dwell.records)
@@ -351,14 +371,32 @@ def _has_dwelt(rule: AlertRule, state: AlertState, dwell: Dwell) -> bool:
 def conditions(rule: AlertRule, facts: WindowFacts) -> Conditions:
     """Return the condition of a rule in each window."""
     nothing = np.full(len(facts.states), np.nan)
-    if rule.kind is AlertType.ACCURACY or rule.kind is AlertType.DISAGREEMENT:
+    if rule.kind in _COMPARED:
         return _compared(rule, facts)
+    if rule.kind is AlertType.BASELINE_GAP:
+        return _gap(rule, facts)
     if rule.kind is AlertType.SILENT:
         # Not by new records: those that arrived while the alert was held would be missed.
         bad = facts.quiet_seconds > rule.after_seconds
     else:
         bad = np.full(len(facts.states), facts.degraded)
     return Conditions(facts.states != _CATCHING_UP, bad, ~bad, nothing, nothing)
+
+
+_COMPARED = (AlertType.ACCURACY, AlertType.DISAGREEMENT, AlertType.OUTPUT_DRIFT)
+
+
+def _gap(rule: AlertRule, facts: WindowFacts) -> Conditions:
+    """Compare windows with the reference whose own baseline is unverified; all others are well."""
+    unknown = np.full(len(facts.states), np.nan)
+    if facts.gap is None or facts.unverified is None or facts.reference_accuracy is None:
+        return Conditions(np.zeros(len(unknown), dtype=np.bool_), unknown > 0, unknown > 0, unknown, unknown)
+    threshold = np.full(len(unknown), max(0.0, facts.reference_accuracy - (rule.drop or 0.0)))
+    value = np.where(facts.unverified, facts.gap, np.nan)
+    bad = value < threshold
+    well = ~facts.unverified | (value >= threshold + min(rule.hysteresis, (rule.drop or 0.0) / 2.0))
+    known = ~facts.unverified | ((facts.states == _OK) & np.isfinite(value))
+    return Conditions(known, bad, well, value, np.where(facts.unverified, threshold, np.nan))
 
 
 def _compared(rule: AlertRule, facts: WindowFacts) -> Conditions:
@@ -376,17 +414,24 @@ def _compared(rule: AlertRule, facts: WindowFacts) -> Conditions:
     return Conditions(known, value < threshold, value >= recovered, value, threshold)
 
 
-def _values(rule: AlertRule, facts: WindowFacts) -> tuple[Floats, float | None]:
-    """Return what a rule compares, and the value of the reference."""
+def _values(rule: AlertRule, facts: WindowFacts) -> tuple[Floats, float | Floats | None]:
+    """Return what a rule compares, and what it compares that with: the value of the baseline, or of the reference."""
+    unknown = np.full(len(facts.states), np.nan)
     if rule.metric is not None:
-        return facts.metric(rule) if facts.metric is not None else (np.full(len(facts.states), np.nan), None)
-    value = facts.ends(rule.estimator, rule.on) if rule.kind is AlertType.ACCURACY else facts.disagreement
-    return value, facts.reference_accuracy
+        return facts.metric(rule) if facts.metric is not None else (unknown, None)
+    if rule.kind is AlertType.DISAGREEMENT:
+        return facts.disagreement, None
+    if rule.kind is AlertType.OUTPUT_DRIFT:
+        return facts.drift or (unknown, unknown)
+    return facts.ends(rule), facts.reference_accuracy if facts.baseline is None else facts.baseline(rule.estimator)
 
 
-def _thresholds(rule: AlertRule, facts: WindowFacts, of_reference: float | None) -> Floats:
-    if rule.kind is AlertType.DISAGREEMENT and rule.above is None:
+def _thresholds(rule: AlertRule, facts: WindowFacts, of_baseline: float | Floats | None) -> Floats:
+    if rule.above is None and rule.kind is AlertType.DISAGREEMENT:
         chance: Floats = CHANCE_MARGIN * facts.chance_disagreement
         return chance
-    found = rule.threshold(of_reference)
+    found = rule.fixed_threshold
+    if found is None and of_baseline is not None:
+        # At least 0, where the rule cannot fire.
+        return np.maximum(0.0, np.full(len(facts.states), of_baseline) - (rule.drop or 0.0))
     return np.full(len(facts.states), np.nan if found is None else found)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from monitor.core.baselines.output_drift import OutputReference
 from monitor.core.decisions import Decision
 from monitor.core.estimate import ADAPTIVE, CONSENSUS, Interval, NoEstimate, Result, Why
 from monitor.core.estimators.confidence import DifferenceOfConfidences
@@ -24,7 +25,6 @@ from monitor.core.estimators.ensemble import (
     weight_of,
 )
 from monitor.core.intervals import DEFAULT_LEVEL, IntervalTables, Progress, field_intervals
-from monitor.core.output_drift import OutputReference
 from monitor.core.performance import (
     ClassReference,
     MixedShare,
@@ -37,7 +37,7 @@ from monitor.core.replay import replay
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Singles
 
 if TYPE_CHECKING:  # they are made with a calibration
-    from monitor.core.labelled_baselines import SegmentBaselines
+    from monitor.core.baselines.labelled_baselines import SegmentBaselines
 
 PAPER: Variants = {"doc": "absolute", "cpc_acc": "skip", "cpc_ac": "skip"}
 """The variants of the paper."""

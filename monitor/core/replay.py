@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.baselines.output_drift import MEASURES, OutputReference, counted, distances, edges_of, output_cells
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators.ensemble import (
     MEMBERS,
@@ -34,7 +35,6 @@ from monitor.core.estimators.ensemble import (
     with_variants,
 )
 from monitor.core.intervals import ErrorQuantiles, IntervalTables, Progress, outward_quantiles
-from monitor.core.output_drift import MEASURES, OutputReference, counted, distances, edges_of, output_cells
 from monitor.core.scores import (
     ConformalSets,
     Floats,

@@ -11,6 +11,16 @@ from typing import overload
 import numpy as np
 
 from monitor.core.alerts import PHASES, AlertPhase, AlertStatus, Codes, Flags
+from monitor.core.baselines.comparison import (
+    KINDS,
+    VERDICTS,
+    Baseline,
+    BaselineKind,
+    ClassChange,
+    Comparisons,
+    OutputDrift,
+    Verdict,
+)
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.decisions import Decision
 from monitor.core.estimate import STATES, Estimate, Interval, Result, Why, WindowState, headline_in
@@ -77,6 +87,13 @@ class SegmentReport:
     """Estimates beyond accuracy; empty without an estimate, or if the reference is of an older version."""
     class_mix: tuple[MixedShare | None, ...] = ()
     """By class; empty without an estimate, or with many classes."""
+    baseline: Baseline | None = None
+    """None for a window without records or without a reference."""
+    drift: tuple[OutputDrift, ...] = ()
+    """Of the outputs, by measure; empty if unknown."""
+    changed_class: ClassChange | None = None
+    verdict: Verdict | None = None
+    """None if it cannot be said."""
 
     @property
     def name(self) -> str:
@@ -113,6 +130,8 @@ class AlertColumns:
     """NaN if unknown."""
     value: Floats
     """NaN if there is none."""
+    kinds: Codes
+    """The kinds of baselines compared with, as indexes into KINDS."""
 
     @property
     def firing(self) -> Flags:
@@ -142,6 +161,7 @@ class AlertColumns:
                 one.upward,
                 one.metric,
                 one.of_class,
+                KINDS[self.kinds[row, index]],
             )
             for row, one in enumerate(self.quiet)
             if self.applies[row, index]
@@ -155,7 +175,9 @@ class AlertColumns:
         for index, alerts in enumerate(windows):
             place = 0
             for one in alerts:
-                quiet = replace(one, phase=AlertPhase.OK, since=0.0, held=False, threshold=None, value=None)
+                quiet = replace(
+                    one, phase=AlertPhase.OK, since=0.0, held=False, threshold=None, value=None, baseline=None
+                )
                 if quiet not in rows:
                     # After the one before it: in every window they have the same order.
                     rows.insert(place, quiet)
@@ -170,12 +192,14 @@ class AlertColumns:
             np.zeros(shape, dtype=np.bool_),
             np.full(shape, np.nan),
             np.full(shape, np.nan),
+            np.zeros(shape, dtype=np.uint8),
         )
         for quiet, index, one in cells:
             row = rows.index(quiet)
             found.applies[row, index], found.held[row, index] = True, one.held
             found.phases[row, index], found.since[row, index] = PHASES.index(one.phase), one.since
             found.threshold[row, index], found.value[row, index] = _or_nan(one.threshold), _or_nan(one.value)
+            found.kinds[row, index] = KINDS.index(None if one.baseline is None else BaselineKind(one.baseline))
         return found
 
 
@@ -205,6 +229,8 @@ class WindowReports(Sequence[SegmentReport]):
     alerts: AlertColumns
     performance: MeasuredPerformance | None = None
     """Of all windows, whether they may show it or not; None if the reference is of an older version."""
+    comparisons: Comparisons | None = None
+    """With the baselines; None without a reference."""
 
     def __len__(self) -> int:
         """Return the number of windows."""
@@ -221,6 +247,7 @@ class WindowReports(Sequence[SegmentReport]):
         shown, part = self.shown[index], self.part[index]
         found = self.estimates.window(index) if shown or part else None
         parts = {} if found is None or not part else found.estimators
+        compared = self.comparisons
         beyond = None if self.performance is None or not shown else self.performance.at(index)
         return SegmentReport(
             self.segments[index],
@@ -239,6 +266,10 @@ class WindowReports(Sequence[SegmentReport]):
             found.field if found is not None and shown else (),
             () if beyond is None else beyond.estimates().window(0),
             () if beyond is None else beyond.class_mix().window(0),
+            None if compared is None else compared.baseline(index),
+            () if compared is None or not shown else compared.drift(index),
+            None if compared is None or not shown else compared.changed_class(index),
+            None if compared is None else VERDICTS[compared.verdicts[index]],
         )
 
     @property
@@ -279,6 +310,7 @@ class WindowReports(Sequence[SegmentReport]):
             fresh=none,
             predicted=np.zeros((len(self), 0), dtype=np.int64),
             performance=None,
+            comparisons=None,
             state_since=np.where(known, self.state_since, now),
             alerts=replace(self.alerts, held=np.ones_like(self.alerts.held)),
         )

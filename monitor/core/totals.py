@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.baselines.output_drift import output_cells
 from monitor.core.calibration import Calibration, WindowEstimate
 from monitor.core.decisions import DecidedBy
 from monitor.core.estimators.confidence import (
@@ -22,7 +23,6 @@ from monitor.core.estimators.confidence import (
 )
 from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, ConformalAtConfidence
 from monitor.core.estimators.ensemble import CalibratedEstimator, Failed
-from monitor.core.output_drift import output_cells
 from monitor.core.performance import MeasuredPerformance, PerformanceGauge, PerformanceMeasures, Target, targets
 from monitor.core.scores import (
     FIXED_POINT,

@@ -12,7 +12,7 @@ from monitor.daemon.build import Parts
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock, ClockChange, Moment, clock_change
 from monitor.daemon.watchdog import Watchdog
 from monitor.evaluation.crontab import seconds_of_runs
-from monitor.evaluation.evaluator import Evaluator, key_of
+from monitor.evaluation.evaluator import Evaluator, baselines_key_of, key_of
 from monitor.evaluation.schedule import Schedule
 from monitor.ingest.backlog import BacklogProgress
 from monitor.telemetry import Telemetry
@@ -145,6 +145,8 @@ class Runner:
             try:
                 report = evaluator.evaluate(began.now, began.running, began.awake)
                 self._loop.values.store(key_of(evaluator.name), evaluator.alert_state_bytes())
+                if (baselines := evaluator.changed_baselines()) is not None:
+                    self._loop.values.store(baselines_key_of(evaluator.name), baselines)
             except Exception:
                 self._mark_error(evaluator.name)
                 raise

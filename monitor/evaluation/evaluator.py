@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from monitor.core.alerts import (
     AlertPhase,
     AlertRule,
     AlertState,
+    AlertType,
     Codes,
     Dwell,
     Flags,
@@ -25,6 +26,14 @@ from monitor.core.alerts import (
     conditions,
     quiet,
     step,
+)
+from monitor.core.baselines.comparison import (
+    BaselineMode,
+    Baselines,
+    Comparisons,
+    OwnBaseline,
+    WindowTimes,
+    change_upper,
 )
 from monitor.core.calibration import WindowEstimates
 from monitor.core.estimate import HEADLINE, STATES, Why, WindowState, headline_in
@@ -39,7 +48,7 @@ from monitor.core.report import (
     WindowReports,
     no_estimates,
 )
-from monitor.core.scores import Floats
+from monitor.core.scores import Floats, Integers
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.reference.reference import Reference
 
@@ -82,6 +91,10 @@ def notified_from_bytes(content: bytes) -> list[AlertKey]:
         return msgspec.json.decode(content, type=list[AlertKey])
     except (msgspec.DecodeError, ValueError):
         return []
+
+
+StoredBaseline = tuple[Segment, float, OwnBaseline]
+"""A segment, when it was last seen, and its own baseline."""
 
 
 class WindowAlertState(msgspec.Struct, array_like=True):
@@ -201,6 +214,13 @@ class _Estimated:
     shown: Flags
     part: Flags
 
+    @property
+    def headline(self) -> Floats:
+        """The headline of each window; NaN without estimates."""
+        names = self.estimates.names
+        name = headline_in(names)
+        return self.estimates.accuracy[names.index(name)] if name in names else np.full(len(self.states), np.nan)
+
 
 @dataclass(slots=True)
 class Evaluator:
@@ -219,6 +239,8 @@ class Evaluator:
     _versions: VersionCounts = field(init=False)
     _exported: tuple[Target, ...] = field(init=False)
     """What the metrics page shows beyond accuracy."""
+    _baselines: Baselines | None = field(init=False)
+    """None without a reference."""
     _counted: tuple[int, int] | None = None
     _last: float | None = None
     retracted_at: float | None = None
@@ -233,6 +255,16 @@ class Evaluator:
             )
             self.config = replace(self.config, alerts=tuple(alerts))
         self._versions = VersionCounts(of=self._version)
+        self._baselines = None
+        if self.reference is not None:
+            bounds = self.config.bounds
+            self._baselines = Baselines(
+                self.reference.calibration,
+                self.config.baseline,
+                self.reference.fingerprint,
+                bounds.records,
+                bounds.age_seconds,
+            )
         self._exported = () if self.reference is None else self.config.exported(self.reference.classes)
 
     @property
@@ -262,6 +294,30 @@ class Evaluator:
         """Return the alert state as bytes."""
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
         return AlertMemory(self._versions, tuple(windows.values())).to_bytes()
+
+    def restore_baselines(self, content: bytes | None) -> None:
+        """Restore the own baselines. Those of another reference are collected anew."""
+        if content is None or self._baselines is None:
+            return
+        try:
+            stored = msgspec.msgpack.decode(content, type=list[StoredBaseline])
+        except (msgspec.DecodeError, ValueError):
+            log.warning("%s: stored baselines are invalid, starting without them", self.name)
+            return
+        for segment, seen_at, one in stored:
+            self._baselines.own[segment], self._baselines.seen_at[segment] = one, seen_at
+        if any(one.of != self._baselines.of for _, _, one in stored):
+            log.info("%s: the reference changed, so own baselines start anew", self.name)
+
+    def changed_baselines(self) -> bytes | None:
+        """Return the own baselines as bytes if they changed since the last call; otherwise None."""
+        baselines = self._baselines
+        if baselines is None or not baselines.changed:
+            return None
+        baselines.changed = False
+        return msgspec.msgpack.encode(
+            [(segment, baselines.seen_at.get(segment, 0.0), one) for segment, one in baselines.own.items()]
+        )
 
     def evaluate(self, now: float, running: float, awake: float) -> Report:
         """Evaluate all windows at `now`, Unix time.
@@ -332,7 +388,7 @@ class Evaluator:
             (rule, memory.alerts.get(rule.name, AlertState())) for rule in self.config.alerts if rule.applies_to(name)
         ]
         alerts = tuple(
-            replace(quiet(rule), phase=one.phase, since=one.since, held=True, threshold=rule.threshold(None))
+            replace(quiet(rule), phase=one.phase, since=one.since, held=True, threshold=rule.fixed_threshold)
             for rule, one in held
         )
         if now is not None:
@@ -365,14 +421,20 @@ class Evaluator:
             if state == _OK:
                 one.memory.last_valid_at = at.now
             one.memory.set_state(STATES[state], at.now)
+        compared = self._compare(snapshot, found, new, at.now)
         facts = WindowFacts(
             found.states,
             quiet_seconds,
-            lambda estimator, on: _ends(found, estimator, on),
+            lambda rule: _ends(found, rule, compared),
             np.where(found.shown, found.estimates.disagreement, np.nan),
             np.where(found.shown, found.estimates.chance_disagreement, np.nan),
             input_.degraded,
             reference.calibration.accuracy,
+            compared.of,
+            compared.kinds,
+            np.where(found.shown, found.headline, np.nan),
+            compared.own & ~compared.verified,
+            compared.furthest_drift(found.shown),
             lambda rule: _compared_metric(rule, performance, found.shown, reference.classes),
         )
         return WindowReports(
@@ -395,7 +457,25 @@ class Evaluator:
                 at.now,
             ),
             performance,
+            compared,
         )
+
+    def _compare(self, snapshot: Snapshot, found: _Estimated, new: Integers, now: float) -> Comparisons:
+        """Compare the windows with their baselines."""
+        baselines = cast("Baselines", self._baselines)
+        before = {segment for segment, one in baselines.own.items() if one.complete}
+        records = snapshot.measured.records
+        oldest = snapshot.newest_at - snapshot.usual_gap_seconds * np.maximum(0, records - 1)
+        valid = found.shown & (found.states == _OK)
+        times = WindowTimes(new, oldest, snapshot.newest_at)
+        compared = baselines.compare(snapshot.segments, snapshot.measured, found.estimates, valid, times, now)
+        segmentation = self.config.segmentation
+        forget = segmentation.forget_seconds
+        baselines.forget(-np.inf if forget is None else now - forget, 2 * segmentation.most_segments + 1)
+        for segment, one in baselines.own.items():
+            if one.complete and segment not in before:
+                log.info("%s, %s: own baseline of %d records is complete", self.name, name_of(segment), one.records)
+        return compared
 
     def _performance(self, snapshot: Snapshot, errors: Counter[str]) -> MeasuredPerformance | None:
         """Return the expected confusion of all windows; None if it is not measured."""
@@ -463,6 +543,8 @@ class Evaluator:
             if count:
                 self._log_failure(estimator, failure)
                 errors[estimator] = count
+        if self.config.baseline.mode is BaselineMode.AUTO and self.reference.calibration.segments is not None:
+            found = self.reference.calibration.segments.corrected(found, snapshot.segments)
         has_headline = found.why[found.names.index(headline_in(found.names))] == 0
         part = wanted & (found.why == 0).any(axis=0) if self.shared else none
         return _Estimated(found, np.where(ok & ~has_headline, np.uint8(_ERROR), states), ok, part)
@@ -494,7 +576,11 @@ class Evaluator:
                 if state.phase is not AlertPhase.OK:
                     phases[row, window] = PHASES.index(state.phase)
                 since[row, window] = state.since
-        return AlertColumns(tuple(map(quiet, rules)), applies, phases, since, held, threshold, value)
+        kinds = np.zeros(shape, dtype=np.uint8)
+        for row, rule in enumerate(rules):
+            if facts.kinds is not None and (rule.uses_baseline or rule.kind is AlertType.BASELINE_GAP):
+                kinds[row] = facts.kinds
+        return AlertColumns(tuple(map(quiet, rules)), applies, phases, since, held, threshold, value, kinds)
 
     def _count_versions(self, snapshot: Snapshot) -> None:
         counted = snapshot.right_version, snapshot.other_version
@@ -514,7 +600,11 @@ def _joined(windows: WindowReports, missing: Sequence[SegmentReport]) -> WindowR
     performance = windows.performance
     # Made one by one, windows would compute theirs in vain.
     found = WindowReports.of([*replace(windows, performance=None), *missing])
-    return replace(found, performance=None if performance is None else performance.padded(len(missing)))
+    return replace(
+        found,
+        performance=None if performance is None else performance.padded(len(missing)),
+        comparisons=None if windows.comparisons is None else windows.comparisons.padded(len(missing)),
+    )
 
 
 def _without_records(snapshot: Snapshot, tracked: Sequence[_TrackedWindow], at: _Moment) -> Floats:
@@ -524,12 +614,17 @@ def _without_records(snapshot: Snapshot, tracked: Sequence[_TrackedWindow], at: 
     return np.where(np.isnan(snapshot.came_at), unseen, np.maximum(0.0, at.running - snapshot.came_at))
 
 
-def _ends(found: _Estimated, estimator: str, on: On) -> Floats:
-    """Return the value or an end of the interval of an estimator; NaN without an estimate."""
-    if estimator not in found.estimates.names:
+def _ends(found: _Estimated, rule: AlertRule, compared: Comparisons) -> Floats:
+    """Return the value or an end of the interval of the rule's estimator; NaN without an estimate."""
+    estimates, estimator = found.estimates, rule.estimator
+    if estimator not in estimates.names:
         return np.full(len(found.states), np.nan)
-    column = {On.VALUE: found.estimates.accuracy, On.LOWER: found.estimates.lower, On.UPPER: found.estimates.upper}[on]
-    return np.where(found.shown, column[found.estimates.names.index(estimator)], np.nan)
+    row = estimates.names.index(estimator)
+    if rule.uses_baseline and rule.on is On.UPPER:
+        end = change_upper(compared, estimates, estimator)
+    else:
+        end = {On.VALUE: estimates.accuracy, On.LOWER: estimates.lower, On.UPPER: estimates.upper}[rule.on][row]
+    return np.where(found.shown, end, np.nan)
 
 
 def _compared_metric(
@@ -565,9 +660,14 @@ def _facts_of(reference: Reference) -> ReferenceFacts:
     )
 
 
+def baselines_key_of(model: str) -> str:
+    """Return the key of a model's own baselines in the state."""
+    return f"baselines:{model}"
+
+
 def key_of(model: str) -> str:
     """Return the key of a model's alert state in the state."""
     return f"alerts:{model}"
 
 
-__all__ = ["Evaluator", "Snapshots", "key_of"]
+__all__ = ["Evaluator", "Snapshots", "baselines_key_of", "key_of"]

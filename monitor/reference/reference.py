@@ -12,6 +12,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from monitor.core.baselines.labelled_baselines import FEWEST_RECORDS, SegmentBaselines
+from monitor.core.baselines.output_drift import OutputReference
 from monitor.core.calibration import Calibration, calibrate, or_none
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
@@ -19,8 +21,6 @@ from monitor.core.estimators import ESTIMATORS
 from monitor.core.estimators.conformal import ConformalAtConfidence
 from monitor.core.estimators.ensemble import MIXED, CalibratedEstimator, adaptive_weight
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
-from monitor.core.labelled_baselines import FEWEST_RECORDS, SegmentBaselines
-from monitor.core.output_drift import OutputReference
 from monitor.core.performance import ClassCurves, ClassReference, every_target
 from monitor.core.record_columns import Records
 from monitor.core.scores import Integers, label_outputs

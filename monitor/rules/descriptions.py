@@ -11,6 +11,8 @@ _COMPARED = {On.VALUE: "The estimate", On.LOWER: "Its lower bound", On.UPPER: "I
 SUMMARIES = {
     AlertType.ACCURACY: "The estimated accuracy of a model is too low.",
     AlertType.DISAGREEMENT: "The estimators of a model disagree.",
+    AlertType.OUTPUT_DRIFT: "A model answers differently than it did.",
+    AlertType.BASELINE_GAP: "A segment has been far below the reference from its first records on.",
     AlertType.SILENT: "A model receives no records.",
     AlertType.DEGRADED_INPUT: "Many records of a model are rejected or look wrong.",
 }
@@ -20,6 +22,8 @@ METRIC_HIGH = "An estimated performance metric of a model is suspiciously high."
 ACTIONS = {
     AlertType.ACCURACY: "Notify the owner of the model, and have recent cases of this segment labelled.",
     AlertType.DISAGREEMENT: "Have recent cases of this segment labelled.",
+    AlertType.OUTPUT_DRIFT: "Do not rely on the estimate alone: ask what changed, and have recent cases labelled.",
+    AlertType.BASELINE_GAP: "Have cases of this segment labelled. If it is as good as it should be, confirm its baseline.",
     AlertType.SILENT: "Check whether the model is in use. If it is, check each step between the model and cpcmon.",
     AlertType.DEGRADED_INPUT: "Check the program that writes the records; the page of cpcmon shows likely causes.",
 }
@@ -123,6 +127,10 @@ def _problem(rule: AlertRule, series: DescriptionSeries) -> str:
             )
             limit = chance if rule.above is None else f", where {_percent(rule.above)} is allowed"
             return disagreement(series, limit)
+        case AlertType.OUTPUT_DRIFT:
+            return output_drift(series)
+        case AlertType.BASELINE_GAP:
+            return baseline_gap(rule.drop)
         case AlertType.SILENT:
             return f"no records for {duration(rule.after_seconds)}.{latest_record(series)}"
         case AlertType.DEGRADED_INPUT:
@@ -133,6 +141,26 @@ def disagreement(series: DescriptionSeries, limit: str = "") -> str:
     """Return the text about a disagreement."""
     found = if_series(series.disagreement, f" by {PERCENT}", series.window)
     return f"the estimators disagree{found}{limit}. Do not trust any estimate until the cause is known."
+
+
+def output_drift(series: DescriptionSeries) -> str:
+    """Return the text about outputs that drifted."""
+    parts = (
+        if_series(
+            "cpcmon_output_drift",
+            f' The {words} is {{{{ . | first | value | printf "%.2f" }}}} from its baseline.',
+            series.window,
+            matcher=f'measure="{measure}"',
+        )
+        for measure, words in (("class_mix", "mix of predicted classes"), ("confidence", "confidence"))
+    )
+    return "the model answers differently than it did." + "".join(parts)
+
+
+def baseline_gap(gap: float | None) -> str:
+    """Return the text about a segment that was far below the reference from the start."""
+    points = "" if gap is None else f" more than {100 * gap:.3g} points"
+    return f"the estimated accuracy has been{points} below that of the reference since its first records, and nobody has confirmed that."
 
 
 def latest_record(series: DescriptionSeries) -> str:

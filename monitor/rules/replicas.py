@@ -78,7 +78,7 @@ def merged_expression(model: str, rule: AlertRule, alert_name: str, only: str = 
         case AlertType.SILENT:
             # One replica with records shows that they arrive.
             return f"min by ({WINDOW}) (last_over_time(cpcmon_alert_firing{{{name},{alert}}}[{BRIDGE}])) == 1"
-        case AlertType.DEGRADED_INPUT:
+        case AlertType.DEGRADED_INPUT | AlertType.OUTPUT_DRIFT | AlertType.BASELINE_GAP:
             return f"{known} == 1"
         case AlertType.ACCURACY | AlertType.DISAGREEMENT:
             value = _value(name, rule)

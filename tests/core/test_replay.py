@@ -7,6 +7,7 @@ import pytest
 from scipy.spatial.distance import jensenshannon
 
 from monitor.core import replay
+from monitor.core.baselines.output_drift import edges_of
 from monitor.core.calibration import calibrate
 from monitor.core.estimators.ensemble import (
     MEMBERS,
@@ -21,7 +22,6 @@ from monitor.core.estimators.ensemble import (
     weight_of,
     with_variants,
 )
-from monitor.core.output_drift import edges_of
 from monitor.core.scores import Floats, Integers, LabelledOutputs, Outputs, Singles, label_outputs
 from tests.strategies import accepted, synthetic
 

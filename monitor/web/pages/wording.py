@@ -30,6 +30,8 @@ PHASES = {
 }
 _KINDS = {
     AlertType.DISAGREEMENT: "disagreement of the estimators",
+    AlertType.OUTPUT_DRIFT: "drift of the outputs",
+    AlertType.BASELINE_GAP: "gap between an unverified baseline and the reference",
     AlertType.SILENT: "no new records",
     AlertType.DEGRADED_INPUT: "rejected or suspicious records",
 }

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from monitor.core.baselines.output_drift import counted, output_cells
 from monitor.core.calibration import Calibration, WindowEstimates
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators.ensemble import MEMBERS, combine, measure_vectors, side_by_side
 from monitor.core.intervals import IntervalTables, field_intervals, widened
-from monitor.core.output_drift import counted, output_cells
 from monitor.core.record_columns import Records
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, rows_by_segment

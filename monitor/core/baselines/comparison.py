@@ -1,0 +1,527 @@
+"""What a window is compared with, and what the comparison says of its estimate and of its outputs.
+
+The whole model is compared with its reference. A segment differs from the whole for good reasons, so it is compared with its
+own labelled records where the reference has them, otherwise with its own first records. Those may be bad from the start: an
+own baseline is unverified until an operator confirms it, and meanwhile also compared with the reference, at a coarse limit.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.core.baselines.output_drift import MEASURES, Measure, distances, shares
+from monitor.core.calibration import Calibration, WindowEstimates, or_none
+from monitor.core.estimate import headline_in
+from monitor.core.scores import Booleans, Floats, Integers
+from monitor.core.segments import ALL, Segment
+from monitor.core.totals import MeasuredWindows
+
+LEAST_RECORDS = 500
+"""The fewest records of an own baseline, unless the configuration says otherwise."""
+
+DRIFT_MARGIN = 1.5
+"""Outputs have drifted above this multiple of the distance by chance."""
+DRIFT_LEAST = 0.1
+"""A smaller distance is no drift, however many records show it: the mix of patients is never quite the same."""
+
+FALL_LEAST = 0.02
+"""A smaller fall of the estimate is none."""
+
+Codes = NDArray[np.uint8]
+
+
+class BaselineKind(StrEnum):
+    """Where a baseline comes from. A closed list of label values."""
+
+    REFERENCE = "reference"
+    """The whole reference."""
+    LABELLED = "labelled"
+    """The segment's own records in the reference."""
+    OWN = "own"
+    """The segment's first records, without labels."""
+
+
+KINDS = (None, *BaselineKind)
+"""Columns hold kinds as indexes into it."""
+_NONE, _REFERENCE, _LABELLED, _OWN = range(len(KINDS))
+
+
+class BaselineMode(StrEnum):
+    """Which baseline segments get."""
+
+    AUTO = "auto"
+    """Labelled where the reference has it, otherwise own; the reference for the whole model."""
+    REFERENCE = "reference"
+    OWN = "own"
+    """Own, even for the whole model."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineOptions:
+    """The baselines of a model."""
+
+    mode: BaselineMode = BaselineMode.AUTO
+    records: int | None = None
+    """The records of an own baseline; None for one full window, at least LEAST_RECORDS."""
+    period: tuple[float, float] | None = None
+    """The times that the records of an own baseline are from; None for the first."""
+    gap: float = 0.10
+    """How far below the reference accuracy an unverified baseline may be."""
+
+
+class Verdict(StrEnum):
+    """The comparison of a window with its baseline. A closed list of label values."""
+
+    FELL = "fell"
+    """The estimate fell."""
+    DRIFTED = "drifted"
+    """The estimate holds, but the outputs drifted: trust it less."""
+    HOLDS = "holds"
+    """Both hold."""
+
+
+VERDICTS = (None, *Verdict)
+"""Columns hold verdicts as indexes into it; None if it cannot be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnBaseline:
+    """An own baseline, collected from a window in blocks that share no record. Immutable."""
+
+    of: str
+    """The fingerprint of the reference."""
+    records: int = 0
+    since: int | None = None
+    """Records that entered since the last block, or since a reset; None if every record counts."""
+    began_at: float | None = None
+    """The time of the oldest record when collecting began."""
+    first_at: float | None = None
+    last_at: float | None = None
+    """The times of the oldest and newest record."""
+    estimates: Mapping[str, float] = field(default_factory=dict)
+    """By estimator, the mean over its records."""
+    decided: tuple[int, ...] = ()
+    confidence: tuple[int, ...] = ()
+    """Records by decided class, and by cell of confidences."""
+    complete: bool = False
+    confirmed: bool = False
+    """Whether an operator confirmed it."""
+
+    def with_block(self, block: "_Block") -> "OwnBaseline":
+        """Return the baseline with the records of a window added."""
+        records = self.records + block.records
+        share = block.records / records
+        means = {
+            name: value if not self.records else self.estimates.get(name, value) * (1.0 - share) + value * share
+            for name, value in block.estimates.items()
+        }
+        return replace(
+            self,
+            records=records,
+            since=0,
+            first_at=block.oldest_at if self.first_at is None else self.first_at,
+            last_at=block.newest_at,
+            estimates=means,
+            decided=_added(self.decided, block.decided),
+            confidence=_added(self.confidence, block.confidence),
+        )
+
+
+def _added(before: tuple[int, ...], counts: Integers) -> tuple[int, ...]:
+    return tuple((counts + np.array(before)).tolist() if before else counts.tolist())
+
+
+class _Block(NamedTuple):
+    """A window as a block of a baseline."""
+
+    records: int
+    oldest_at: float
+    newest_at: float
+    estimates: Mapping[str, float]
+    decided: Integers
+    confidence: Integers
+
+
+class Baseline(NamedTuple):
+    """The baseline of a window, for display."""
+
+    kind: BaselineKind
+    accuracy: float | None
+    """That of the labels, or estimated; None while it is collected."""
+    records: int
+    needed: int
+    """The records of a complete one."""
+    first_at: float | None
+    last_at: float | None
+    """Times of the records of an own one, in Unix seconds."""
+    verified: bool
+
+
+class OutputDrift(NamedTuple):
+    """The distance of a window's outputs from those of its baseline, for display."""
+
+    measure: Measure
+    distance: float
+    chance: float
+    """The distance by chance."""
+    limit: float
+    """Above it, the outputs have drifted."""
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the distance is more than chance, and large enough to matter."""
+        return self.distance > self.limit
+
+
+class ClassChange(NamedTuple):
+    """The class whose share of the decisions changed most."""
+
+    class_index: int
+    before: float
+    now: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparisons:
+    """The windows of a model and their baselines, as columns."""
+
+    kinds: Codes
+    """Indexes into KINDS."""
+    accuracies: Floats
+    """By estimator and window; NaN while a baseline is collected."""
+    names: tuple[str, ...]
+    records: Integers
+    needed: int
+    first_at: Floats
+    last_at: Floats
+    """NaN for others than own ones."""
+    verified: Booleans
+    widening: Floats
+    """How much wider the interval of a change since an own baseline is than that of the estimate."""
+    distance: Floats
+    chance: Floats
+    """Of outputs, by measure and window; NaN if unknown."""
+    limit: Floats
+    """The distance above which outputs have drifted."""
+    shares: tuple[Floats, Floats]
+    """The shares of the decided classes in the baselines and in the windows, a row for each."""
+    verdicts: Codes
+    """Indexes into VERDICTS."""
+
+    def of(self, estimator: str) -> Floats:
+        """Return the baselines of an estimator; NaN while they are collected."""
+        return self.accuracies[self.names.index(estimator)] if estimator in self.names else self._unknown
+
+    @property
+    def accuracy(self) -> Floats:
+        """The baselines of the headline."""
+        return self.of(headline_in(self.names))
+
+    @property
+    def _unknown(self) -> Floats:
+        return np.full(len(self.kinds), np.nan)
+
+    @property
+    def own(self) -> Booleans:
+        """Which windows have an own baseline, complete or not."""
+        found: Booleans = self.kinds == _OWN
+        return found
+
+    def furthest_drift(self, shown: Booleans) -> tuple[Floats, Floats]:
+        """Return of each window the distance that is furthest above its limit, and the limit; NaN if unknown."""
+        limit = self.limit
+        measure = np.argmax(np.where(np.isnan(limit), 0.0, self.distance / limit), axis=0)
+        at = measure, np.arange(len(self.kinds))
+        return np.where(shown, self.distance[at], np.nan), limit[at]
+
+    def baseline(self, index: int) -> Baseline | None:
+        """Return the baseline of one window."""
+        kind = KINDS[self.kinds[index]]
+        if kind is None:
+            return None
+        times = or_none(self.first_at[index]), or_none(self.last_at[index])
+        accuracy, records = or_none(self.accuracy[index]), int(self.records[index])
+        return Baseline(kind, accuracy, records, self.needed, *times, bool(self.verified[index]))
+
+    def drift(self, index: int) -> tuple[OutputDrift, ...]:
+        """Return the drift of one window by measure; empty if unknown."""
+        columns = (self.distance[:, index], self.chance[:, index], self.limit[:, index])
+        found = zip(MEASURES, *(column.tolist() for column in columns), strict=True)
+        return tuple(OutputDrift(*one) for one in found if not np.isnan(one[1:]).any())
+
+    def changed_class(self, index: int) -> ClassChange | None:
+        """Return the class that changed most in one window; None if unknown."""
+        before, now = (side[index] for side in self.shares)
+        if np.isnan(before).any() or np.isnan(now).any():
+            return None
+        most = int(np.argmax(np.abs(now - before)))
+        return ClassChange(most, float(before[most]), float(now[most]))
+
+    def padded(self, count: int) -> "Comparisons":
+        """Return them with so many windows behind that have no baseline."""
+        end = (0, count)
+
+        def filled(column: Floats, *, last: bool) -> Floats:
+            widths = [*[(0, 0)] * (column.ndim - 1), end] if last else [end, *[(0, 0)] * (column.ndim - 1)]
+            return np.pad(column, widths, constant_values=np.nan)
+
+        return Comparisons(
+            np.pad(self.kinds, end),
+            filled(self.accuracies, last=True),
+            self.names,
+            np.pad(self.records, end),
+            self.needed,
+            filled(self.first_at, last=True),
+            filled(self.last_at, last=True),
+            np.pad(self.verified, end),
+            filled(self.widening, last=True),
+            filled(self.distance, last=True),
+            filled(self.chance, last=True),
+            filled(self.limit, last=True),
+            (filled(self.shares[0], last=False), filled(self.shares[1], last=False)),
+            np.pad(self.verdicts, end),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowTimes:
+    """What collecting needs of windows besides their records."""
+
+    entered: Integers
+    """Records that entered since the previous evaluation."""
+    oldest_at: Floats
+    newest_at: Floats
+    """NaN without records."""
+
+
+class _Known(NamedTuple):
+    """The baselines of windows, as columns."""
+
+    accuracies: Floats
+    records: Integers
+    first_at: Floats
+    last_at: Floats
+    verified: Booleans
+    decided: Integers
+    confidence: Integers
+
+
+@dataclass(slots=True)
+class Baselines:
+    """The baselines of a model. Collects those of its own segments."""
+
+    calibration: Calibration
+    options: BaselineOptions
+    of: str
+    """The fingerprint of the reference."""
+    window_records: int | None
+    window_seconds: float | None
+    """The size of a full window."""
+    own: dict[Segment, OwnBaseline] = field(default_factory=dict)
+    """By segment; of a segment without a window they are kept, because it may come back from another process."""
+    seen_at: dict[Segment, float] = field(default_factory=dict)
+    """When each of these segments was last evaluated."""
+    changed: bool = False
+    """Whether an own baseline changed since the caller last stored them."""
+    _latest: "tuple[object, Sequence[OwnBaseline | None], _Known] | None" = None
+    """What the baselines of the latest windows were, which rarely change."""
+
+    @property
+    def needed(self) -> int:
+        """The records of a complete own baseline."""
+        return self.options.records or max(LEAST_RECORDS, self.window_records or 0)
+
+    def kind(self, segment: Segment) -> BaselineKind:
+        """Return the kind of baseline of a segment."""
+        mode, labelled = self.options.mode, self.calibration.segments
+        if mode is BaselineMode.REFERENCE or (mode is BaselineMode.AUTO and segment == ALL):
+            return BaselineKind.REFERENCE
+        if mode is BaselineMode.AUTO and labelled is not None and segment in labelled:
+            return BaselineKind.LABELLED
+        return BaselineKind.OWN
+
+    def compare(
+        self,
+        segments: Sequence[Segment],
+        measured: MeasuredWindows,
+        estimates: WindowEstimates,
+        valid: Booleans,
+        times: WindowTimes,
+        now: float,
+    ) -> Comparisons:
+        """Collect own baselines, and compare every window with its baseline; `valid` are those with an estimate."""
+        kinds = np.array([KINDS.index(self.kind(one)) for one in segments], dtype=np.uint8)
+        for window in np.flatnonzero((kinds == _OWN) & valid).tolist():
+            self._collect(segments[window], window, measured, estimates, times, now)
+        own = [self.own.get(one) if kind == _OWN else None for one, kind in zip(segments, kinds, strict=True)]
+        found = self._columns(segments, kinds, own, measured)
+        return replace(found, verdicts=_verdicts(found, estimates, valid))
+
+    def _collect(
+        self,
+        segment: Segment,
+        window: int,
+        measured: MeasuredWindows,
+        estimates: WindowEstimates,
+        times: WindowTimes,
+        now: float,
+    ) -> None:
+        """Add a window to the own baseline of its segment, if that is not complete and the window is a new block."""
+        self.seen_at[segment] = now
+        before = self.own.get(segment)
+        if before is None or before.of != self.of:
+            before = OwnBaseline(self.of)
+        if before.complete:
+            return
+        oldest, newest = float(times.oldest_at[window]), float(times.newest_at[window])
+        since = None if before.since is None else before.since + int(times.entered[window])
+        after = replace(before, since=since, began_at=oldest if before.began_at is None else before.began_at)
+        records = int(measured.records[window])
+        if (since is None or since >= records) and self._is_block(after, records, oldest, newest):
+            known = estimates.why[:, window] == 0
+            values = zip(estimates.names, estimates.accuracy[:, window].tolist(), known.tolist(), strict=True)
+            answers = {name: value for name, value, one in values if one}
+            counts = measured.predicted[window], measured.confidence[window]
+            after = after.with_block(_Block(records, oldest, newest, answers, *counts))
+        after = replace(after, complete=self._is_complete(after, newest))
+        self.changed |= after != before
+        self.own[segment] = after
+
+    def _is_block(self, own: OwnBaseline, records: int, oldest: float, newest: float) -> bool:
+        """Return whether a window is large enough, and in the period."""
+        if self.options.period is not None and not self.options.period[0] <= oldest <= newest <= self.options.period[1]:
+            return False
+        if self.window_records is not None and records >= self.window_records:
+            return True
+        if self.options.records is None and self.window_seconds is not None:
+            return own.began_at is not None and newest - own.began_at >= self.window_seconds
+        return own.records + records >= self.needed
+
+    def _is_complete(self, own: OwnBaseline, newest: float) -> bool:
+        if self.options.period is not None:
+            return own.records > 0 and newest > self.options.period[1]
+        return own.records >= self.needed
+
+    def _columns(
+        self,
+        segments: Sequence[Segment],
+        kinds: Codes,
+        own: Sequence[OwnBaseline | None],
+        measured: MeasuredWindows,
+    ) -> Comparisons:
+        """Return the columns, without verdicts."""
+        numbers, unknown = self.calibration, np.full((len(MEASURES), len(segments)), np.nan)
+        names = numbers.names
+        key = tuple(segments), tuple(map(id, own))
+        if self._latest is None or self._latest[0] != key:
+            # Kept with the baselines, so that no other object gets the identity of one.
+            self._latest = key, own, self._collected(segments, kinds, own, names)
+        known = self._latest[2]
+        # The reference is common to both sides of a change; an own baseline is as uncertain as its size.
+        n, b = np.maximum(measured.records, 1), np.maximum(known.records, 1)
+        widening = np.sqrt((1.0 / n + 1.0 / b) / (1.0 / n + 1.0 / numbers.records))
+        distance, chance = unknown, unknown
+        if numbers.outputs is not None:
+            distance = distances(measured.predicted, measured.confidence, (known.decided, known.confidence))
+            chance = numbers.outputs.distances_by_chance(measured.records, known.decided.sum(axis=1))
+        return Comparisons(
+            kinds,
+            known.accuracies,
+            names,
+            known.records,
+            self.needed,
+            known.first_at,
+            known.last_at,
+            known.verified,
+            np.where(kinds == _OWN, np.maximum(1.0, widening), 1.0),
+            distance,
+            chance,
+            np.asarray(np.maximum(DRIFT_LEAST, DRIFT_MARGIN * chance)),
+            (shares(known.decided), shares(measured.predicted)),
+            np.zeros(len(segments), dtype=np.uint8),
+        )
+
+    def _collected(
+        self, segments: Sequence[Segment], kinds: Codes, own: Sequence[OwnBaseline | None], names: tuple[str, ...]
+    ) -> "_Known":
+        """Return what is known of the baselines of windows."""
+        numbers, count = self.calibration, len(segments)
+        outputs, labelled = numbers.outputs, numbers.segments
+        cells = 0 if outputs is None else len(outputs.confidence)
+        found = _Known(
+            np.full((len(names), count), numbers.accuracy),
+            np.full(count, numbers.records),
+            np.full(count, np.nan),
+            np.full(count, np.nan),
+            np.ones(count, dtype=np.bool_),
+            np.zeros((count, numbers.classes), dtype=np.int64),
+            np.zeros((count, cells), dtype=np.int64),
+        )
+        if outputs is not None:
+            found.decided[:], found.confidence[:] = outputs.decided, outputs.confidence
+        if labelled is not None and len(windows := np.flatnonzero(kinds == _LABELLED)):
+            places = labelled.places([segments[window] for window in windows.tolist()])
+            found.accuracies[:, windows], found.records[windows] = labelled.accuracy[places], labelled.records[places]
+            found.decided[windows], found.confidence[windows] = labelled.decided[places], labelled.confidence[places]
+        for window in np.flatnonzero(kinds == _OWN).tolist():
+            one = own[window] or OwnBaseline(self.of)
+            complete = one.complete and len(one.decided) == numbers.classes and len(one.confidence) == cells
+            found.accuracies[:, window] = [one.estimates.get(name, np.nan) if complete else np.nan for name in names]
+            found.records[window], found.verified[window] = one.records, one.confirmed
+            found.first_at[window], found.last_at[window] = _or_nan(one.first_at), _or_nan(one.last_at)
+            found.decided[window], found.confidence[window] = (one.decided, one.confidence) if complete else (0, 0)
+        return found
+
+    def forget(self, before: float, most: int) -> None:
+        """Forget own baselines of segments that were last seen before a time, and the oldest of more than so many."""
+        seen = ((self.seen_at.get(segment, 0.0), segment) for segment in self.own)
+        kept = sorted(one for one in seen if one[0] >= before)
+        if len(kept) < len(self.own) or len(kept) > most:
+            self.own = {segment: self.own[segment] for _, segment in kept[max(0, len(kept) - most) :]}
+            self.seen_at = {segment: self.seen_at[segment] for segment in self.own if segment in self.seen_at}
+            self.changed = True
+
+    def reset(self, segment: Segment) -> None:
+        """Start a new own baseline, from the records that come from now on."""
+        self.own[segment] = OwnBaseline(self.of, since=0)
+        self.changed = True
+
+    def confirm(self, segment: Segment) -> bool:
+        """Confirm a complete own baseline; return whether there is one."""
+        found = self.own.get(segment)
+        if found is None or not found.complete:
+            return False
+        self.own[segment] = replace(found, confirmed=True)
+        self.changed = True
+        return True
+
+
+def _verdicts(found: Comparisons, estimates: WindowEstimates, valid: Booleans) -> Codes:
+    """Return what each comparison says: the estimate, then the outputs; none without both estimate and baseline."""
+    if (name := headline_in(estimates.names)) not in estimates.names:
+        return np.zeros(len(valid), dtype=np.uint8)
+    row, baseline = estimates.names.index(name), found.of(name)
+    upper = change_upper(found, estimates, name)
+    fell = (upper < baseline) & (estimates.accuracy[row] <= baseline - FALL_LEAST)
+    drifted = np.any(found.distance > found.limit, axis=0)
+    known = valid & (estimates.why[row] == 0) & ~np.isnan(baseline)
+    codes = [VERDICTS.index(one) for one in (Verdict.FELL, Verdict.DRIFTED, Verdict.HOLDS)]
+    return np.select([~known, fell, drifted], [0, *codes[:2]], codes[2]).astype(np.uint8)
+
+
+def change_upper(found: Comparisons, estimates: WindowEstimates, name: str) -> Floats:
+    """Return the upper end of an estimate for comparison with its baseline: wider where the baseline is uncertain too.
+
+    An own baseline has the same bias as the estimate, so the end lies above the estimate itself.
+    """
+    row = estimates.names.index(name)
+    reach = (estimates.upper - estimates.lower)[row] / 2.0
+    return np.asarray(np.where(found.own, estimates.accuracy[row] + reach * found.widening, estimates.upper[row]))
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value
