@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.baselines.labelled_baselines import SegmentBaselines
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.decisions import Decision
 from monitor.core.estimate import Estimate
 from monitor.core.estimators.ensemble import measure_vectors, side_by_side
 from monitor.core.intervals import DEFAULT_LEVEL
-from monitor.core.labelled_baselines import SegmentBaselines
 from monitor.core.performance import MOST_SHOWN, Metric, PerformanceGauge, Target, realised, targets
 from monitor.core.performance_calibration import calibrate_performance
 from monitor.core.record_columns import Records, Texts

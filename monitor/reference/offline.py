@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from monitor.core.baselines.labelled_baselines import estimate_rows
 from monitor.core.calibration import WindowEstimate, or_none
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import MINIMUM_RECORDS, NoEstimate, Why
 from monitor.core.estimators import EmptySets
 from monitor.core.estimators.ensemble import Ensemble, Variants, calibrate_all, measure_vectors
 from monitor.core.intervals import DEFAULT_LEVEL
-from monitor.core.labelled_baselines import estimate_rows
 from monitor.core.performance import (
     Metric,
     MixedShare,

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from benchmarks.coverage import class_round, hospital_round
+from monitor.core.baselines.labelled_baselines import FEWEST_RECORDS, SegmentBaselines, shrink
 from monitor.core.calibration import Calibration, WindowEstimates, calibrate
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators.ensemble import MEMBERS, measure_vectors, side_by_side
 from monitor.core.intervals import field_intervals
-from monitor.core.labelled_baselines import FEWEST_RECORDS, SegmentBaselines, shrink
 from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import Floats, Integers, Singles, label_outputs
 from monitor.core.segments import ALL, Segment

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from monitor import CpcmonError, InvalidReference, Reference
-from monitor.core.labelled_baselines import SegmentBaselines
+from monitor.core.baselines.labelled_baselines import SegmentBaselines
 from monitor.core.segments import Segment
 from monitor.reference.file_format import Array, pack, unpack
 from tests.reference.test_reference import write_sealed
