@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import working
@@ -10,12 +11,15 @@ from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, model
 from monitor.config.reading import read_config
 from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
-from monitor.errors import CpcmonError
+from monitor.errors import CpcmonError, UsageError
 from monitor.evaluation.crontab import cron_problem
 from monitor.ingest.model_state import ModelState
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Duration
 from monitor.state.store import State
+
+if TYPE_CHECKING:  # slow to import
+    from monitor.cli.sample import Sample
 
 _time = Duration(0.0, 0.0).show
 _WIDEST = 72
@@ -27,13 +31,26 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Read a configuration as the daemon does, open its references, check that storage.path is writable, and show the"
         " memory use of its windows and the thresholds of its alerts. Exits with 0 if it is valid, or with 2 and every"
-        " problem. Run it as the daemon's user."
+        " problem. Run it as the daemon's user. With --sample, also read the first 1,000 records of a file and say what the"
+        " daemon would do with them; exits with 2 if they are not what configuration and reference expect."
     )
-    parser.epilog = "examples:\n  cpcmon check-config config.yaml\n  cpcmon check-config --show config.yaml"
+    parser.epilog = (
+        "examples:\n  cpcmon check-config config.yaml\n  cpcmon check-config --show config.yaml\n"
+        "  cpcmon check-config --sample records.jsonl config.yaml"
+    )
     parser.add_argument(
         "--show",
         action="store_true",
         help="first list every setting with its line or as a default; secrets are hidden",
+    )
+    parser.add_argument(
+        "--sample",
+        type=as_path,
+        metavar="RECORDS",
+        help="a file of records, in any format of a source, read with the settings of the source that would read it",
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="the model of the sample (default: the one that a record names)"
     )
     parser.add_argument("file", type=as_path, metavar="FILE", help="the configuration")
     parser.set_defaults(run=run)
@@ -46,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
         with working(f"opening the references of {len(config.models)} models"):
             loaded = load_models(config)
         State.check(config.storage.path, allow_network=config.storage.allow_network)
+        sample = _sample(config, loaded, options)
     except CpcmonError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -71,7 +89,30 @@ def run(options: argparse.Namespace) -> int:
         f" of it {cost.evaluation / 1e6:,.0f} MB for evaluation and pages, {cost.program / 1e6:,.0f} MB for the program"
     )
     print(f"{options.file}: valid ({_counts(config)})")
-    return 0
+    return 0 if sample is None else _show_sample(sample, options)
+
+
+def _show_sample(sample: "Sample", options: argparse.Namespace) -> int:
+    """Print what becomes of a sample; return the exit code."""
+    for line in sample.lines:
+        print(line)
+    if not sample.problems:
+        return 0
+    problems = f"{sample.problems} problem{'' if sample.problems == 1 else 's'}"
+    print(f"{options.sample}: expected records as configured, found {problems}, listed above", file=sys.stderr)
+    return CpcmonError.exit_code
+
+
+def _sample(config: Config, loaded: Loaded, options: argparse.Namespace) -> "Sample | None":
+    """Read the sample, if there is one."""
+    if options.sample is None:
+        if options.model is not None:
+            raise UsageError("--model: expected beside --sample, found alone")
+        return None
+    from monitor.cli.sample import try_sample  # noqa: PLC0415 - slow to import
+
+    with working(f"reading {options.sample}"):
+        return try_sample(config, loaded, options.sample, options.model)
 
 
 def _listed(config: Config) -> Iterator[str]:

@@ -18,7 +18,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.baselines.output_drift import MEASURES, OutputReference, counted, distances, edges_of, output_cells
+from monitor.core.baselines.output_drift import (
+    MEASURES,
+    BaselineOutputs,
+    OutputReference,
+    counted,
+    edges_of,
+    output_cells,
+    shares,
+)
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators.ensemble import (
     MEMBERS,
@@ -101,7 +109,8 @@ class _Outputs:
 
     def drift(self, windows: Integers, lengths: Integers, pseudo: Integers) -> Floats:
         """Return the distances of windows from a pseudo-reference."""
-        return distances(*self.counts(windows, lengths), self.counts(pseudo, np.array([len(pseudo)])))
+        baseline = BaselineOutputs.of(*self.counts(pseudo, np.array([len(pseudo)])))
+        return baseline.distances(*map(shares, self.counts(windows, lengths)))
 
     def reference(self, sizes: Integers, chance: Floats) -> OutputReference:
         """Return the outputs of the whole reference."""

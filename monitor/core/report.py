@@ -24,6 +24,7 @@ from monitor.core.baselines.comparison import (
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.decisions import Decision
 from monitor.core.estimate import STATES, Estimate, Interval, Result, Why, WindowState, headline_in
+from monitor.core.input_health import Count, FoundProblem
 from monitor.core.intervals import FIELD_LEVELS
 from monitor.core.performance import ClassReference, MeasuredPerformance, MixedShare, Performance, Target
 from monitor.core.scores import Floats, Integers
@@ -436,6 +437,7 @@ class InputFacts:
     """Probable causes of rejections, such as logits or percentages."""
     referred: int | None = None
     """Records that the device referred to a person, since the state was created; None unless records decide."""
+    problems: tuple[FoundProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,3 +504,5 @@ class Snapshot:
     """All records of other versions so far."""
     catching_up: bool
     """Whether the backlog is too large, or unknown."""
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    """Records since the start, by `input_health.count_key`."""

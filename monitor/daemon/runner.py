@@ -16,6 +16,7 @@ from monitor.evaluation.evaluator import Evaluator, baselines_key_of, key_of
 from monitor.evaluation.schedule import Schedule
 from monitor.ingest.backlog import BacklogProgress
 from monitor.telemetry import Telemetry
+from monitor.web.pages.wording import problem_words
 
 log = logging.getLogger("cpcmon")
 
@@ -151,6 +152,7 @@ class Runner:
                 self._mark_error(evaluator.name)
                 raise
             with self._lock:
+                _log_problems(self._reports.get(evaluator.name), report)
                 self._evaluated.add(evaluator.name)
                 self._late_at[evaluator.name] = self._late_after(evaluator, began)
                 self._reports[evaluator.name] = report
@@ -186,6 +188,16 @@ class Runner:
             self.parts.evaluators[model].retracted_at = now
             self._reports[model] = replace(last, segments=last.windows.in_error(now))
             self._retract(self._reports[model])
+
+
+def _log_problems(before: Report | None, after: Report) -> None:
+    """Log the problems of a model's input that begin, get other names, or end."""
+    known = {} if before is None else {one.problem: one.names for one in before.input.problems}
+    for one in after.input.problems:
+        if known.pop(one.problem, None) != one.names:
+            log.warning("%s: input problem %s: %s", after.model, one.problem, problem_words(one))
+    for problem in known:
+        log.info("%s: input problem %s ended", after.model, problem)
 
 
 def _clock_message(change: ClockChange, now: Moment) -> str:

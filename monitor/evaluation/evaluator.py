@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, cast
@@ -37,6 +37,7 @@ from monitor.core.baselines.comparison import (
 )
 from monitor.core.calibration import WindowEstimates
 from monitor.core.estimate import HEADLINE, STATES, Why, WindowState, headline_in
+from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, far_mix
 from monitor.core.performance import MeasuredPerformance, Target
 from monitor.core.report import (
     AlertColumns,
@@ -150,6 +151,7 @@ class AlertMemory:
     versions: VersionCounts
     windows: tuple[WindowAlertState, ...]
     version: int = _FORMAT
+    input: RecentInput = field(default_factory=RecentInput)
 
     def to_bytes(self) -> bytes:
         """Return the bytes to store."""
@@ -242,6 +244,10 @@ class Evaluator:
     _baselines: Baselines | None = field(init=False)
     """None without a reference."""
     _counted: tuple[int, int] | None = None
+    _input: RecentInput = field(default_factory=RecentInput)
+    _problems: tuple[FoundProblem, ...] = ()
+    _counts: Mapping[str, Count] = field(default_factory=dict)
+    """Records until the last evaluation, by what may be wrong with them."""
     _last: float | None = None
     retracted_at: float | None = None
     """When the caller retracted the last report: since then its windows are in state `error`."""
@@ -287,13 +293,14 @@ class Evaluator:
             return
         if memory.versions.of == self._version:
             self._versions = memory.versions
+        self._input = memory.input
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
     def alert_state_bytes(self) -> bytes:
         """Return the alert state as bytes."""
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
-        return AlertMemory(self._versions, tuple(windows.values())).to_bytes()
+        return AlertMemory(self._versions, tuple(windows.values()), input=self._input).to_bytes()
 
     def restore_baselines(self, content: bytes | None) -> None:
         """Restore the own baselines. Those of another reference are collected anew."""
@@ -304,8 +311,8 @@ class Evaluator:
         except (msgspec.DecodeError, ValueError):
             log.warning("%s: stored baselines are invalid, starting without them", self.name)
             return
-        for segment, seen_at, one in stored:
-            self._baselines.own[segment], self._baselines.seen_at[segment] = one, seen_at
+        for segment, _, one in stored:
+            self._baselines.own[segment] = one
         if any(one.of != self._baselines.of for _, _, one in stored):
             log.info("%s: the reference changed, so own baselines start anew", self.name)
 
@@ -336,6 +343,7 @@ class Evaluator:
         self._last = awake
         errors: Counter[str] = Counter()
         windows = self._evaluate_windows(snapshot, input_, _Moment(now, running, elapsed), self.reference, errors)
+        input_ = replace(input_, problems=self._input_problems(snapshot, windows, self.reference, now))
         missing = self._missing_reports(snapshot, now)
         return Report(
             self.name,
@@ -463,7 +471,6 @@ class Evaluator:
     def _compare(self, snapshot: Snapshot, found: _Estimated, new: Integers, now: float) -> Comparisons:
         """Compare the windows with their baselines."""
         baselines = cast("Baselines", self._baselines)
-        before = {segment for segment, one in baselines.own.items() if one.complete}
         records = snapshot.measured.records
         oldest = snapshot.newest_at - snapshot.usual_gap_seconds * np.maximum(0, records - 1)
         valid = found.shown & (found.states == _OK)
@@ -472,9 +479,9 @@ class Evaluator:
         segmentation = self.config.segmentation
         forget = segmentation.forget_seconds
         baselines.forget(-np.inf if forget is None else now - forget, 2 * segmentation.most_segments + 1)
-        for segment, one in baselines.own.items():
-            if one.complete and segment not in before:
-                log.info("%s, %s: own baseline of %d records is complete", self.name, name_of(segment), one.records)
+        for segment in baselines.completed:
+            log.info("%s, %s: own baseline is complete", self.name, name_of(segment))
+        baselines.completed.clear()
         return compared
 
     def _performance(self, snapshot: Snapshot, errors: Counter[str]) -> MeasuredPerformance | None:
@@ -524,9 +531,8 @@ class Evaluator:
         wanted = ok
         if self.shared:
             wanted = ok | (np.isin(states, _PART_OF_A_WHOLE) & (snapshot.measured.records > 0))
-        nothing = no_estimates(len(states))
         if self.reference is None or not wanted.any():
-            return _Estimated(nothing, states, none, none)
+            return _Estimated(no_estimates(len(states)), states, none, none)
         failures: dict[str, Exception] = {}
 
         def failed(estimator: str, error: Exception, _windows: int) -> None:
@@ -537,7 +543,7 @@ class Evaluator:
         except Exception as error:  # noqa: BLE001 - one model that fails must not affect the others
             self._log_failure(HEADLINE, error)
             errors[HEADLINE] = int(np.count_nonzero(wanted))
-            return _Estimated(nothing, np.where(ok, np.uint8(_ERROR), states), none, none)
+            return _Estimated(no_estimates(len(states)), np.where(ok, np.uint8(_ERROR), states), none, none)
         for estimator, failure in failures.items():
             count = int(np.count_nonzero(wanted & (found.why[found.names.index(estimator)] == _FAILED)))
             if count:
@@ -587,6 +593,24 @@ class Evaluator:
         if self._counted is not None:
             self._versions.add(counted[0] - self._counted[0], counted[1] - self._counted[1])
         self._counted = counted
+
+    def _input_problems(
+        self, snapshot: Snapshot, windows: WindowReports, reference: Reference, now: float
+    ) -> tuple[FoundProblem, ...]:
+        """Return the problems with the input. While catching up, windows are incomplete and those from before stay."""
+        self._input.add(self._counts, snapshot.counts, catching_up=snapshot.catching_up)
+        self._counts = snapshot.counts
+        if snapshot.catching_up:
+            return self._problems
+        unmatched: list[str] = []
+        # Of a shared model, another process may have the segments.
+        if not self.shared and windows.records[0] >= FEWEST:
+            matches = windows.alerts.applies
+            unmatched = [rule.name for row, rule in enumerate(self.config.alerts) if not matches[row].any()]
+        seen = {",".join(name for name, _ in segment) for segment in snapshot.segments}
+        mix = far_mix(reference.classes, snapshot.measured.predicted[0], reference.summary.class_predicted)
+        self._problems = self._input.problems(seen, unmatched, mix, now)
+        return self._problems
 
     @staticmethod
     def _degraded(found: InputFacts, reference: Reference) -> bool:

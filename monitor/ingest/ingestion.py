@@ -310,7 +310,7 @@ class Ingestion:
         """Plan, commit, update memory, acknowledge: in this order."""
         if not deliveries:
             return
-        plan = plan_commit(self.states, source, deliveries, now)
+        plan = plan_commit(self.states, source.name, deliveries, now, sharded=source.sharded)
         self._commit(plan, now)
         source.acknowledge(self.states.oldest(source.name))
         tick.counted.add(plan.counted)

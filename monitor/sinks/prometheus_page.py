@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from monitor.core.alerts import PHASES, AlertPhase, AlertType, Flags
 from monitor.core.estimate import STATES
+from monitor.core.input_health import InputProblem
 from monitor.core.performance import Metric
 from monitor.core.report import ReferenceFacts, Report, WindowReports
 from monitor.core.scores import Floats, Integers
@@ -92,6 +93,7 @@ DEGRADED = MetricFamily("cpcmon_input_degraded", _OF_MODEL, "1 when too many rec
 ONE_HOT = MetricFamily("cpcmon_input_one_hot", _OF_MODEL, "1 when recent outputs are one-hot vectors instead of probabilities, else 0.")
 CONSTANT = MetricFamily("cpcmon_input_constant", _OF_MODEL, "1 when recent outputs are all the same, else 0.")
 REJECTED = MetricFamily("cpcmon_input_rejected_ratio", _OF_MODEL, "Share of recent records that were rejected. Absent before the first.")
+PROBLEM = MetricFamily("cpcmon_input_problem", ("model", "problem"), "1 when the input of the model has the problem, else 0: docs/runbooks/input_problem.md.")
 
 FAMILIES: tuple[MetricFamily, ...] = (
     ACCURACY, LOWER, UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM, DISAGREEMENT, CHANCE_DISAGREEMENT, THRESHOLD,
@@ -99,6 +101,7 @@ FAMILIES: tuple[MetricFamily, ...] = (
     SET_SIZE, SET_EMPTY, PREDICTED, PERFORMANCE, PERFORMANCE_LOWER, PERFORMANCE_UPPER, PERFORMANCE_THRESHOLD,
     CLASS_SHARE, CLASS_LOWER, CLASS_UPPER, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, REFERENCE_CONFIDENCE,
     REFERENCE_PREDICTED, REFERENCE_PERFORMANCE, REFERENCE_CLASS, SEGMENTS, SEGMENTS_LIMIT, DEGRADED, ONE_HOT, CONSTANT, REJECTED,
+    PROBLEM,
 )
 """In the order of the page."""
 # fmt: on
@@ -307,6 +310,9 @@ class _Writer:
         self._add(ONE_HOT, model, seen.one_hot)
         self._add(CONSTANT, model, seen.constant)
         self._add(REJECTED, model, seen.rejected_share)
+        holding = {one.problem for one in seen.problems}
+        problems = np.array([[one in holding] for one in InputProblem], dtype=np.float64)
+        self._add_columns(PROBLEM, [("", f',problem="{one}"') for one in InputProblem], problems, [model.encode()])
         if report.reference is not None:
             self._add(REFERENCE, self._about(report.reference), 1)
             self._add(REFERENCE_ACCURACY, model, report.reference.accuracy)

@@ -10,6 +10,7 @@ import msgspec
 from monitor.core.alerts import AlertStatus
 from monitor.core.estimate import Estimate, Result, share_interval
 from monitor.core.history import Series, Span
+from monitor.core.input_health import FoundProblem
 from monitor.core.performance import MixedShare, Performance
 from monitor.core.report import Realised, ReferenceFacts, Report, SegmentReport
 from monitor.core.scores import Floats
@@ -17,6 +18,7 @@ from monitor.core.segments import ALL, name_of
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.settings.kinds import HIDDEN, Setting
+from monitor.web.pages.wording import problem_words
 from monitor.web.site import Site, SourceView
 
 VERSION = 1
@@ -72,11 +74,22 @@ def _model(report: Report) -> dict[str, Any]:
             "constant": records.constant,
             "hints": records.hints,
             "referred": records.referred,
+            "problems": [_problem(one) for one in records.problems],
         },
         "failed_estimators": dict(report.errors),
         "segments_limit": report.most_segments,
         # Encoded one at a time: thousands at once would block other threads and take much memory.
         "segments": [msgspec.Raw(msgspec.json.encode(_segment(one))) for one in report.without_performance()],
+    }
+
+
+def _problem(one: FoundProblem) -> dict[str, Any]:
+    return {
+        "problem": one.problem,
+        "since": one.since,
+        "names": one.names,
+        "value": one.value,
+        "sentence": problem_words(one),
     }
 
 

@@ -18,6 +18,7 @@ def prepare(folder: Path) -> None:
         shutil.copy(files[of], folder / name)
     for name in ("validation", "labelled"):
         _as_columns(folder / f"{name}.jsonl", folder / f"{name}.csv")
+    shutil.copy(files["inbox"] / "results.jsonl", folder / "records.jsonl")
     _screening(folder / "screening.jsonl")
     for name in ("hospitals", "week"):
         _of_sites(folder / "validation.jsonl", folder / f"{name}.jsonl")

@@ -234,12 +234,12 @@ def test_thousands_of_windows_are_corrected_at_once() -> None:
 @pytest.mark.slow
 def test_corrected_intervals_cover_healthy_hospitals() -> None:
     """Of ten hospitals that differ by up to ten points; uncorrected, many windows are outside. benchmarks/coverage.py has more."""
-    found = [one for seed in range(12) for one in hospital_round(seed)]
+    found = [one for seed in range(6) for one in hospital_round(seed)]
     for name in (ADAPTIVE, CONSENSUS):
         before, after = (
             np.mean([held for _, label, held, _, _ in found if label == text]) for text in (name, f"{name}, corrected")
         )
-        assert 0.92 <= after <= 0.99
+        assert 0.92 <= after <= 0.98
         assert before < after
 
 

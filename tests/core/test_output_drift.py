@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import ks_2samp
 
-from monitor.core.baselines.output_drift import MEASURES, OutputReference, distances, output_cells
+from monitor.core.baselines.output_drift import MEASURES, BaselineOutputs, OutputReference, output_cells, shares
 from monitor.core.calibration import calibrate
 from monitor.core.scores import Floats, Integers, Singles, label_outputs
 from tests.strategies import synthetic
@@ -29,7 +29,7 @@ def counts(reference: OutputReference, vectors: Singles) -> tuple[Integers, Inte
 
 
 def distance(reference: OutputReference, window: Singles, baseline: Singles) -> Floats:
-    return distances(*counts(reference, window), counts(reference, baseline))[:, 0]
+    return BaselineOutputs.of(*counts(reference, baseline)).distances(*map(shares, counts(reference, window)))[:, 0]
 
 
 def test_distances_are_those_of_jensen_and_shannon_and_of_kolmogorov_and_smirnov() -> None:
@@ -51,7 +51,7 @@ def test_distances_end_at_0_and_1() -> None:
     one, other = np.array([[8, 0], [0, 9], [0, 0]]), np.array([8, 0])
     cells = np.zeros((3, len(reference.confidence)), dtype=np.int64)
     cells[0, 0] = cells[1, -1] = 5
-    found = distances(one, cells, (other, cells[0]))
+    found = BaselineOutputs.of(other, cells[0]).distances(shares(one), shares(cells))
     assert found[:, 0].tolist() == [0.0, 0.0]
     assert found[:, 1].tolist() == [1.0, 1.0]
     assert np.isnan(found[:, 2]).all()

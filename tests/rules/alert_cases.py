@@ -174,6 +174,7 @@ OF_CPCMON = (
     _gauge("CpcmonReferenceMissing", 35, _state("no_reference"), 1),
     _gauge("CpcmonInputOdd", 20, of("cpcmon_input_one_hot", model="density"), 1),
     _gauge("CpcmonInputOdd", 20, of("cpcmon_input_constant", model="density"), 1),
+    _gauge("CpcmonInputProblem", 20, of("cpcmon_input_problem", model="density", problem="segment_never_seen"), 1),
     _gauge("CpcmonInputDegraded", 20, of("cpcmon_input_degraded", model="triage"), 1),
     _counter("CpcmonSegmentsDropped", 9, of("cpcmon_records_unstored_segment_total", model="density")),
     _gauge("CpcmonSourceNotReady", 15, of("cpcmon_source_ready", source="results"), 0),

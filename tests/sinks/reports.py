@@ -21,7 +21,7 @@ from monitor.core.performance import (
     Target,
 )
 from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport, WindowReports
-from monitor.core.segments import ALL, Segment
+from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.sources.base import Lag, ShardLag, ShardStatus, SourceStatus
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.state.commit_plan import Counters
@@ -228,7 +228,7 @@ def config() -> Config:
         Storage(Path("state")),
         (),
         (
-            ModelConfig("density", Path("density.ref"), alerts=density_alerts),
+            ModelConfig("density", Path("density.ref"), segmentation=Segmentation((("site",),)), alerts=density_alerts),
             ModelConfig("triage", None, evaluate=Cron("0 3 * * *"), alerts=triage_alerts),
         ),
         runbooks="https://runbooks.example/cpcmon/",

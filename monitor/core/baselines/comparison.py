@@ -8,12 +8,13 @@ own baseline is unverified until an operator confirms it, and meanwhile also com
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import is_not
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.baselines.output_drift import MEASURES, Measure, distances, shares
+from monitor.core.baselines.output_drift import MEASURES, BaselineOutputs, Measure, shares
 from monitor.core.calibration import Calibration, WindowEstimates, or_none
 from monitor.core.estimate import headline_in
 from monitor.core.scores import Booleans, Floats, Integers
@@ -310,6 +311,20 @@ class _Known(NamedTuple):
     confidence: Integers
 
 
+class _Latest(NamedTuple):
+    """What does not change from one evaluation to the next, unless windows, their sizes or baselines do."""
+
+    segments: tuple[Segment, ...]
+    own: Sequence[OwnBaseline | None]
+    known: _Known
+    outputs: BaselineOutputs
+    records: bytes
+    """The sizes of the windows."""
+    widening: Floats
+    chance: Floats
+    limit: Floats
+
+
 @dataclass(slots=True)
 class Baselines:
     """The baselines of a model. Collects those of its own segments."""
@@ -327,13 +342,16 @@ class Baselines:
     """When each of these segments was last evaluated."""
     changed: bool = False
     """Whether an own baseline changed since the caller last stored them."""
-    _latest: "tuple[object, Sequence[OwnBaseline | None], _Known] | None" = None
-    """What the baselines of the latest windows were, which rarely change."""
+    completed: list[Segment] = field(default_factory=list)
+    """Segments whose own baseline became complete since the caller last looked."""
+    _kinds: tuple[tuple[Segment, ...], Codes] | None = None
+    _latest: _Latest | None = None
 
     @property
     def needed(self) -> int:
         """The records of a complete own baseline."""
-        return self.options.records or max(LEAST_RECORDS, self.window_records or 0)
+        whole = 0 if self.options.period is not None else self.window_records
+        return self.options.records or max(LEAST_RECORDS, whole or 0)
 
     def kind(self, segment: Segment) -> BaselineKind:
         """Return the kind of baseline of a segment."""
@@ -354,10 +372,15 @@ class Baselines:
         now: float,
     ) -> Comparisons:
         """Collect own baselines, and compare every window with its baseline; `valid` are those with an estimate."""
-        kinds = np.array([KINDS.index(self.kind(one)) for one in segments], dtype=np.uint8)
+        segments = tuple(segments)
+        if self._kinds is None or self._kinds[0] != segments:
+            self._kinds = segments, np.array([KINDS.index(self.kind(one)) for one in segments], dtype=np.uint8)
+        kinds = self._kinds[1]
+        self.seen_at.update(dict.fromkeys(self.own.keys() - self.seen_at.keys(), now))
         for window in np.flatnonzero((kinds == _OWN) & valid).tolist():
-            self._collect(segments[window], window, measured, estimates, times, now)
-        own = [self.own.get(one) if kind == _OWN else None for one, kind in zip(segments, kinds, strict=True)]
+            self._collect(segments[window], window, measured, estimates, times)
+        own = [self.own.get(one) if kind == _OWN else None for one, kind in zip(segments, kinds.tolist(), strict=True)]
+        self.seen_at.update((segment, now) for segment, one in zip(segments, own, strict=True) if one is not None)
         found = self._columns(segments, kinds, own, measured)
         return replace(found, verdicts=_verdicts(found, estimates, valid))
 
@@ -368,10 +391,8 @@ class Baselines:
         measured: MeasuredWindows,
         estimates: WindowEstimates,
         times: WindowTimes,
-        now: float,
     ) -> None:
         """Add a window to the own baseline of its segment, if that is not complete and the window is a new block."""
-        self.seen_at[segment] = now
         before = self.own.get(segment)
         if before is None or before.of != self.of:
             before = OwnBaseline(self.of)
@@ -390,6 +411,8 @@ class Baselines:
         after = replace(after, complete=self._is_complete(after, newest))
         self.changed |= after != before
         self.own[segment] = after
+        if after.complete:
+            self.completed.append(segment)
 
     def _is_block(self, own: OwnBaseline, records: int, oldest: float, newest: float) -> bool:
         """Return whether a window is large enough, and in the period."""
@@ -408,41 +431,55 @@ class Baselines:
 
     def _columns(
         self,
-        segments: Sequence[Segment],
+        segments: tuple[Segment, ...],
         kinds: Codes,
         own: Sequence[OwnBaseline | None],
         measured: MeasuredWindows,
     ) -> Comparisons:
         """Return the columns, without verdicts."""
-        numbers, unknown = self.calibration, np.full((len(MEASURES), len(segments)), np.nan)
-        names = numbers.names
-        key = tuple(segments), tuple(map(id, own))
-        if self._latest is None or self._latest[0] != key:
-            # Kept with the baselines, so that no other object gets the identity of one.
-            self._latest = key, own, self._collected(segments, kinds, own, names)
-        known = self._latest[2]
-        # The reference is common to both sides of a change; an own baseline is as uncertain as its size.
-        n, b = np.maximum(measured.records, 1), np.maximum(known.records, 1)
-        widening = np.sqrt((1.0 / n + 1.0 / b) / (1.0 / n + 1.0 / numbers.records))
-        distance, chance = unknown, unknown
-        if numbers.outputs is not None:
-            distance = distances(measured.predicted, measured.confidence, (known.decided, known.confidence))
-            chance = numbers.outputs.distances_by_chance(measured.records, known.decided.sum(axis=1))
+        latest, sizes = self._latest, measured.records.tobytes()
+        if latest is None or latest.segments != segments or any(map(is_not, latest.own, own)):
+            known = self._collected(segments, kinds, own, self.calibration.names)
+            outputs = BaselineOutputs.of(known.decided, known.confidence)
+            latest = self._sized(_Latest(segments, own, known, outputs, sizes, *np.empty((3, 0))), kinds, measured)
+        elif latest.records != sizes:
+            latest = self._sized(latest, kinds, measured)
+        self._latest, known = latest, latest.known
+        decided = shares(measured.predicted)
+        distance = np.full((len(MEASURES), len(segments)), np.nan)
+        if self.calibration.outputs is not None:
+            distance = latest.outputs.distances(decided, shares(measured.confidence))
         return Comparisons(
             kinds,
             known.accuracies,
-            names,
+            self.calibration.names,
             known.records,
             self.needed,
             known.first_at,
             known.last_at,
             known.verified,
-            np.where(kinds == _OWN, np.maximum(1.0, widening), 1.0),
+            latest.widening,
             distance,
-            chance,
-            np.asarray(np.maximum(DRIFT_LEAST, DRIFT_MARGIN * chance)),
-            (shares(known.decided), shares(measured.predicted)),
+            latest.chance,
+            latest.limit,
+            (latest.outputs.decided, decided),
             np.zeros(len(segments), dtype=np.uint8),
+        )
+
+    def _sized(self, latest: _Latest, kinds: Codes, measured: MeasuredWindows) -> _Latest:
+        """Return what depends on the sizes of windows and baselines."""
+        numbers, known = self.calibration, latest.known
+        # The reference is common to both sides of a change; an own baseline is as uncertain as its size.
+        n, b = np.maximum(measured.records, 1), np.maximum(known.records, 1)
+        widening = np.sqrt((1.0 / n + 1.0 / b) / (1.0 / n + 1.0 / numbers.records))
+        chance = np.full((len(MEASURES), len(kinds)), np.nan)
+        if numbers.outputs is not None:
+            chance = numbers.outputs.distances_by_chance(measured.records, known.decided.sum(axis=1))
+        return latest._replace(
+            records=measured.records.tobytes(),
+            widening=np.where(kinds == _OWN, np.maximum(1.0, widening), 1.0),
+            chance=chance,
+            limit=np.asarray(np.maximum(DRIFT_LEAST, DRIFT_MARGIN * chance)),
         )
 
     def _collected(
@@ -478,12 +515,12 @@ class Baselines:
 
     def forget(self, before: float, most: int) -> None:
         """Forget own baselines of segments that were last seen before a time, and the oldest of more than so many."""
-        seen = ((self.seen_at.get(segment, 0.0), segment) for segment in self.own)
-        kept = sorted(one for one in seen if one[0] >= before)
-        if len(kept) < len(self.own) or len(kept) > most:
-            self.own = {segment: self.own[segment] for _, segment in kept[max(0, len(kept) - most) :]}
-            self.seen_at = {segment: self.seen_at[segment] for segment in self.own if segment in self.seen_at}
-            self.changed = True
+        if len(self.own) <= most and min(self.seen_at.values(), default=before) >= before:
+            return
+        kept = sorted((at, segment) for segment, at in self.seen_at.items() if at >= before)
+        self.seen_at = {segment: at for at, segment in kept[max(0, len(kept) - most) :]}
+        self.own = {segment: self.own[segment] for segment in self.seen_at}
+        self.changed = True
 
     def reset(self, segment: Segment) -> None:
         """Start a new own baseline, from the records that come from now on."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from monitor.core.alerts import AlertPhase, AlertStatus
@@ -71,6 +72,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
     now = site.now()
     inside = within(report)
     own, parts = urgency_of(segment), inside.get(segment.name, Within())
+    parts = replace(parts, problem=bool(report.input.problems))
     estimate = headline_of(segment)
     realised = [one for one in site.realised(report.model) if one.segment == segment.name]
     reference = _reference_of(site, report)

@@ -18,6 +18,7 @@ from monitor.web.pages.status import (
     ranked,
     ranked_models,
     severity_suffix,
+    suspected,
     thresholds_of,
     urgencies_of,
     urgency_of,
@@ -52,6 +53,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
         verdict=verdict(reports, health),
         counts=[(urgency, urgencies.count(urgency)) for urgency in Urgency if urgency in urgencies],
         health=health,
+        problems=[(report.model, one) for report in models for one in report.input.problems],
         alerts=alerts[:MOST_ALERTS],
         more_alerts=len(alerts) - MOST_ALERTS,
         no_alerts="" if alerts else _no_alerts(models),
@@ -81,6 +83,8 @@ def _no_alerts(reports: Sequence[Report]) -> str:
     segments = [segment for report in reports for segment in report.segments]
     if not any(segment.alerts for segment in segments):
         return "No alert is configured, so none can fire."
+    if suspects := suspected(reports):
+        return f"No alert fires, but the input of {suspects} has a problem: this is no all-clear."
     unknown = sum(headline_of(segment) is None for segment in segments)
     if unknown:
         return f"No alert fires, but {plural(unknown, 'window')} cannot be evaluated: this is no all-clear."
@@ -106,7 +110,10 @@ def _model(site: Site, report: Report, now: float, most: int) -> dict[str, Any]:
     inside = within(report)
     return {
         "report": report,
-        "urgency": min((urgency_of(segment) for segment in report.segments), default=Urgency.UNKNOWN),
+        "urgency": min(
+            (inside.get(one.name, Within()).urgency(urgency_of(one)) for one in report.segments),
+            default=Urgency.UNKNOWN,
+        ),
         "notes": _notes(report, site.realised_remark(report.model)),
         "rows": [
             _row(segment, report, inside.get(segment.name, Within()), realised.get(segment.name), scale, now)

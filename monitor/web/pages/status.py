@@ -6,13 +6,14 @@ A window that cannot be evaluated is never called ok.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, Severity
 from monitor.core.estimate import Estimate, headline_in
 from monitor.core.report import Report, SegmentReport
+from monitor.core.segments import ALL, name_of
 from monitor.web.pages.wording import place, plural
 from monitor.web.site import Health
 
@@ -28,11 +29,13 @@ class Urgency(IntEnum):
     ALERT = 0, "▲", "Alert"
     PENDING = 1, "◆", "Pending"
     UNKNOWN = 2, "?", "Unknown"
-    INFO = 3, "○", "Info"
+    PROBLEM = 3, "!", "Input problem"
+    """The input of the model has a problem, so that no alert fires says little."""
+    INFO = 4, "○", "Info"
     """Only alerts of severity info fire or are pending."""
-    UNWATCHED = 4, "–", "No alert configured"
+    UNWATCHED = 5, "–", "No alert configured"
     """No alert is configured, so that none fires says nothing."""
-    FINE = 5, "✓", "No alert"
+    FINE = 6, "✓", "No alert"
 
     def __new__(cls, value: int, sign: str, words: str) -> Self:
         """Return a member with its sign and words."""
@@ -122,7 +125,9 @@ def ranked(report: Report) -> list[SegmentReport]:
 def ranked_models(reports: Sequence[Report]) -> list[Report]:
     """Return the models by their worst windows; a model without windows is unknown."""
     nothing: Rank = (Urgency.UNKNOWN, 0, math.inf, "")
+    problem: Rank = (Urgency.PROBLEM, 0, math.inf, "")
     worst = {id(report): min((rank(one, report) for one in report.segments), default=nothing) for report in reports}
+    worst |= {id(one): min(worst[id(one)], problem) for one in reports if one.input.problems}
     return sorted(reports, key=lambda report: (*worst[id(report)][:3], report.model))
 
 
@@ -178,6 +183,8 @@ class Within:
     parts: int = 0
     notable: Sequence[SegmentReport] = ()
     """Those that alert, are pending, or have no estimate; worst first."""
+    problem: bool = False
+    """Whether the input of the model has a problem."""
 
     @property
     def worst(self) -> Urgency:
@@ -186,9 +193,12 @@ class Within:
 
     def urgency(self, own: Urgency) -> Urgency:
         """Return the urgency that a window shows: never fine while a part of it is not."""
-        if own <= Urgency.UNKNOWN or not self.notable:
+        if own <= Urgency.UNKNOWN:
             return own
-        return Urgency.PENDING if self.worst < Urgency.UNKNOWN else min(own, Urgency.UNWATCHED)
+        if self.notable and self.worst < Urgency.UNKNOWN:
+            return Urgency.PENDING
+        own = min(own, Urgency.PROBLEM) if self.problem else own
+        return min(own, Urgency.UNWATCHED) if self.notable else own
 
     def heading(self, own: Urgency) -> str:
         """Return the sign and the words for a window of that urgency."""
@@ -196,6 +206,8 @@ class Within:
 
     def words(self, own: Urgency) -> str:
         """Return the words for a window of that urgency."""
+        if self.problem and own > Urgency.PROBLEM:
+            return Urgency.PROBLEM.words
         return "No alert of its own" if own is Urgency.FINE and self.urgency(own) is not own else own.words
 
     def by_urgency(self) -> list[NotableParts]:
@@ -222,18 +234,28 @@ def within(report: Report) -> Mapping[str, Within]:
             if whole is not None:
                 counts[whole.name] += 1
                 notable.setdefault(whole.name, []).extend([one] if is_notable else ())
-    return {
+    found = {
         name: Within(count, sorted(notable[name], key=lambda one: rank(one, report))) for name, count in counts.items()
     }
+    if report.input.problems:
+        found[_WHOLE] = replace(found.get(_WHOLE, Within()), problem=True)
+    return found
 
 
 _MOST_NAMED_AT_TOP = 3
+_WHOLE = name_of(ALL)
 
 
 def urgencies_of(reports: Mapping[str, Report], health: Health) -> list[Urgency]:
     """Return the urgency of every window; a model without a report counts as one unknown window."""
-    known = [urgency_of(segment) for report in reports.values() for segment in report.segments]
+    known = [_shown(segment, report) for report in reports.values() for segment in report.segments]
     return [*known, *(Urgency.UNKNOWN for name in health.unevaluated if name not in reports)]
+
+
+def _shown(segment: SegmentReport, report: Report) -> Urgency:
+    """Return the urgency of a window; that of all records has the problems of the input."""
+    own = urgency_of(segment)
+    return min(own, Urgency.PROBLEM) if report.input.problems and segment.segment == ALL else own
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +301,18 @@ def _alerting(reports: Mapping[str, Report], total: int) -> str:
         return "No model has been evaluated yet."
     if urgencies == {Urgency.UNKNOWN}:
         return "No window can be evaluated."
+    if suspects := suspected(list(reports.values())):
+        return f"No alert, but the input of {suspects} has a problem: this is no all-clear."
     if urgencies.isdisjoint({Urgency.FINE, Urgency.INFO, Urgency.PENDING}):
         return "No alert is configured, so none can fire."
     return "No critical or warning alert." if Urgency.INFO in urgencies else "No alert."
+
+
+def suspected(reports: Sequence[Report]) -> str:
+    """Return the names of models whose input has a problem: the first few; empty if there is none."""
+    names = sorted(report.model for report in reports if report.input.problems)
+    more = f" and {len(names) - _MOST_NAMED_AT_TOP} more" if len(names) > _MOST_NAMED_AT_TOP else ""
+    return f"{', '.join(names[:_MOST_NAMED_AT_TOP])}{more}"
 
 
 def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str:
@@ -289,6 +320,7 @@ def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str
     words = {
         Urgency.PENDING: "pending",
         Urgency.UNKNOWN: "unknown",
+        Urgency.PROBLEM: "with an input problem",
         Urgency.INFO: "with info only",
         Urgency.UNWATCHED: "without an alert configured",
     }

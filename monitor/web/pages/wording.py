@@ -8,8 +8,10 @@ from markupsafe import Markup, escape
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.estimate import Estimate, Interval, WindowState
+from monitor.core.input_health import FoundProblem, InputProblem
 from monitor.core.performance import Performance
 from monitor.core.report import InputFacts
+from monitor.errors import Problem
 
 STATES = {
     WindowState.OK: "The estimators have no answer",
@@ -166,6 +168,73 @@ def oddities(records: InputFacts) -> list[str]:
     if records.constant:
         found.append("All records are equal: the model may be stuck.")
     return found
+
+
+_CHECK_TIMES = "check time_zone and time_unit of the source, and the sender's clock"
+_CHECK_CLASSES = "are the classes of the records in the order of the reference"
+_PROBLEMS = {
+    InputProblem.SEGMENT_NEVER_SEEN: (
+        Problem("segments", "records with {fields}", "none among the latest"),
+        "no such segment exists, and no alert on one can fire; compare a record with segment_by and fields.segments",
+    ),
+    InputProblem.SEGMENT_MISSING: (
+        Problem("segments", "{fields} in every record", "{share} without"),
+        "these records are in no such segment; let the sender fill the field",
+    ),
+    InputProblem.ALERT_MATCHES_NOTHING: (
+        Problem("alerts", "a segment for each alert", "none for {names}"),
+        "such an alert cannot fire; compare its segments with those that exist",
+    ),
+    InputProblem.CLASS_MIX: (
+        Problem(
+            "predicted classes",
+            "about the shares of the reference",
+            "{names} {now} instead of {before}, a Jensen-Shannon distance of {value:.2f}{reordered}",
+        ),
+        f"{_CHECK_CLASSES}?",
+    ),
+    InputProblem.TIME_AHEAD: (
+        Problem("times", "times up to now", "{share} ahead of the clock"),
+        f"they count as of their arrival; {_CHECK_TIMES}",
+    ),
+    InputProblem.TIME_BEHIND: (
+        Problem("times", "times of the last day", "{share} older on arrival"),
+        f"unless old records are sent on purpose, {_CHECK_TIMES}",
+    ),
+    InputProblem.ARGMAX_MISMATCH: (
+        Problem("decisions", "the class that the probabilities decide", "another one in {share}"),
+        f"{_CHECK_CLASSES}, and does the device decide as the reference says?",
+    ),
+    InputProblem.DUPLICATES: (
+        Problem("ids", "a new id for each record", "an id that was counted before in {share}"),
+        "they are dropped; are records sent again, or does the field hold something else than an id of the record?",
+    ),
+    InputProblem.LATE: (
+        Problem("times", "records newer than the window", "{share} older than all of it"),
+        "they are dropped; is an archive sent again, or did earlier records have a wrong time?",
+    ),
+    InputProblem.OTHER_VERSION: (
+        Problem("versions", "the version of the reference", "another one in {share}"),
+        "they are dropped; give the new version a reference, or correct fields.version of the source",
+    ),
+}
+"""What was expected and found, and what to do."""
+
+
+def problem_words(one: FoundProblem) -> str:
+    """Describe a problem with the input of a model: where, what was expected and found, what to do."""
+    problem, action = _PROBLEMS[one.problem]
+    now, before = one.class_shares or (0.0, 0.0)
+    found = str(problem).format(
+        fields=" or ".join(" with ".join(names.split(",")) for names in one.names),
+        names=", ".join(one.names),
+        share=f"{per_cent(one.value or 0.0)} of the latest records",
+        value=one.value,
+        now=per_cent(now),
+        before=per_cent(before),
+        reordered="; sorted, the shares are those of the reference" if one.reordered else "",
+    )
+    return f"{found}; {action}"
 
 
 def place(name: str) -> str:
