@@ -11,6 +11,7 @@ from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, model
 from monitor.config.reading import read_config
 from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
+from monitor.core.estimate import HEADLINE
 from monitor.errors import CpcmonError, UsageError
 from monitor.evaluation.crontab import cron_problem
 from monitor.ingest.model_state import ModelState
@@ -138,7 +139,11 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
         lines.append(f"  at most {model.segmentation.most_segments:,} segments, by {fields}")
     lines.append(f"  evaluated {when}, with at least {model.minimum_records:,} records")
     own = {rule.name: _own(rule, reference) for rule in model.alerts}
-    lines.extend(f"  alert {rule.name} ({rule.severity}): {describe(rule, own[rule.name])}" for rule in model.alerts)
+    headline = HEADLINE if reference is None else reference.calibration.headline
+    lines.extend(
+        f"  alert {rule.name} ({rule.severity}): {describe(rule.with_headline(headline), own[rule.name])}"
+        for rule in model.alerts
+    )
     if not model.alerts:
         lines.append("  no alerts")
     if reference is not None:
@@ -147,7 +152,7 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
             for rule in model.alerts
             if (warning := _threshold_warning(rule, own[rule.name])) is not None
         )
-        lines.extend(f"  warning: {sentence}" for sentence in reference.summary.warnings().values())
+        lines.extend(f"  warning: {sentence}" for sentence in reference.warnings().values())
     return lines
 
 
@@ -182,7 +187,7 @@ def describe(rule: AlertRule, own: float | None) -> str:
         if own is not None:
             threshold = f"under {own - drop:.3f}, {threshold}"
     compared = rule.estimator if rule.metric is None else rule.compared
-    return f"{rule.on} of {compared} {threshold}{hold}{where}"
+    return f"{rule.on.replace('_', ' ')} of {compared} {threshold}{hold}{where}"
 
 
 def _threshold_warning(rule: AlertRule, own: float | None) -> str | None:

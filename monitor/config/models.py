@@ -9,7 +9,7 @@ from pathlib import Path
 from monitor.config.config import CLASS_MIX, Cron, Every, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.baselines.comparison import BaselineMode, BaselineOptions
-from monitor.core.estimate import ADAPTIVE, CONSENSUS
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.performance import Metric
 from monitor.core.scores import MOST_RECORDS
@@ -101,6 +101,9 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
         metric = section.get("metric", Choice(Metric), None)
         of_class = section.get("class", _CLASS, None)
         _check_metric(section, metric)
+        if on.of_field and (estimator != HEADLINE or section.has("metric")):
+            found = "a metric" if section.has("metric") else f"estimator: {estimator}"
+            section.report("on", f"value, lower or upper: only {HEADLINE} has a field interval", f"{on} beside {found}")
     _check_thresholds(section, kind, thresholds)
     hysteresis, new_records = _DEFAULT.hysteresis, _DEFAULT.new_records
     if kind in _NEW_RECORDS:

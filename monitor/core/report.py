@@ -23,7 +23,7 @@ from monitor.core.baselines.comparison import (
 )
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.decisions import Decision
-from monitor.core.estimate import STATES, Estimate, Interval, Result, Why, WindowState, headline_in
+from monitor.core.estimate import HEADLINE, STATES, Estimate, Interval, Result, Why, WindowState, headline_in
 from monitor.core.input_health import Count, FoundProblem
 from monitor.core.intervals import FIELD_LEVELS
 from monitor.core.performance import ClassReference, MeasuredPerformance, MixedShare, Performance, Target
@@ -422,6 +422,8 @@ class ReferenceFacts:
     """How the device decides."""
     performance: ClassReference | None = field(default=None, repr=False, compare=False)
     """None for a reference of an older version."""
+    headline: str = HEADLINE
+    """The estimate that people see first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ from monitor.core.report import (
 )
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import ALL, Segment, name_of
-from monitor.reference.reference import Reference
+from monitor.reference.reference import NO_ADAPTIVE, Reference
 
 log = logging.getLogger("cpcmon")
 
@@ -256,10 +256,9 @@ class Evaluator:
         """Set up the counts of versions, and what is exported."""
         if self.reference is not None and (headline := self.reference.calibration.headline) != HEADLINE:
             # An old reference: its alerts go on, on what it has.
-            alerts = (
-                replace(one, estimator=headline) if one.estimator == HEADLINE else one for one in self.config.alerts
-            )
-            self.config = replace(self.config, alerts=tuple(alerts))
+            log.warning("%s: its reference was %s", self.name, NO_ADAPTIVE)
+            alerts = tuple(one.with_headline(headline) for one in self.config.alerts)
+            self.config = replace(self.config, alerts=alerts)
         self._versions = VersionCounts(of=self._version)
         self._baselines = None
         if self.reference is not None:
@@ -639,15 +638,18 @@ def _without_records(snapshot: Snapshot, tracked: Sequence[_TrackedWindow], at: 
 
 
 def _ends(found: _Estimated, rule: AlertRule, compared: Comparisons) -> Floats:
-    """Return the value or an end of the interval of the rule's estimator; NaN without an estimate."""
-    estimates, estimator = found.estimates, rule.estimator
+    """Return the value or an end of an interval of the rule's estimator; NaN without an estimate."""
+    estimates, estimator, on = found.estimates, rule.estimator, rule.on
     if estimator not in estimates.names:
         return np.full(len(found.states), np.nan)
     row = estimates.names.index(estimator)
-    if rule.uses_baseline and rule.on is On.UPPER:
+    if on.of_field:
+        # Of the widest level.
+        end = estimates.field[-1, int(on is On.FIELD_UPPER)]
+    elif rule.uses_baseline and on is On.UPPER:
         end = change_upper(compared, estimates, estimator)
     else:
-        end = {On.VALUE: estimates.accuracy, On.LOWER: estimates.lower, On.UPPER: estimates.upper}[rule.on][row]
+        end = {On.VALUE: estimates.accuracy, On.LOWER: estimates.lower, On.UPPER: estimates.upper}[on][row]
     return np.where(found.shown, end, np.nan)
 
 
@@ -681,6 +683,7 @@ def _facts_of(reference: Reference) -> ReferenceFacts:
         reference.summary.class_predicted,
         calibration.decision,
         calibration.performance,
+        calibration.headline,
     )
 
 

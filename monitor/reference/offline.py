@@ -12,7 +12,14 @@ from monitor.core.calibration import WindowEstimate, or_none
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import MINIMUM_RECORDS, NoEstimate, Why
 from monitor.core.estimators import EmptySets
-from monitor.core.estimators.ensemble import Ensemble, Variants, calibrate_all, measure_vectors
+from monitor.core.estimators.ensemble import (
+    Ensemble,
+    Variants,
+    by_confidence,
+    calibrate_all,
+    measure_vectors,
+    weight_of,
+)
 from monitor.core.intervals import DEFAULT_LEVEL
 from monitor.core.performance import (
     Metric,
@@ -218,7 +225,7 @@ def evaluate(
     ready = calibrate_all(labelled)
     decided = decision.column(target.vectors, target.decided)
     window = measure_vectors(ready, target.vectors, labelled.temperature, decided)
-    ensemble = Ensemble(ready, chosen)
+    ensemble = Ensemble(ready, chosen, weight_of(*by_confidence(labelled), labelled.correct))
     (accuracies, *_), _, disagreement = ensemble.estimate(window)
     decided = decision.taken(target.vectors, target.decided)
     metrics, mix = _compared(labelled, target.vectors, decided, target.labels) if classes else ({}, [])

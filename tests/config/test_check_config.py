@@ -50,11 +50,11 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
         "  at most 20 segments, by site; site and scanner",
         "  evaluated every 60s, with at least 200 records",
         (
-            f"  alert fallen (critical): upper of consensus under {accuracy - 0.1:.3f}, 0.1 under the reference's"
+            f"  alert fallen (critical): upper of adaptive under {accuracy - 0.1:.3f}, 0.1 under the reference's"
             " accuracy, for 30m, in all"
         ),
         "  alert low (warning): value of atc_mc under 0.990",
-        "  alert odd (warning): lower of consensus over 0.200, for 30m",
+        "  alert odd (warning): lower of adaptive over 0.200, for 30m",
         "  alert apart (warning): disagreement over 1.5 times what chance alone gives, for 30m",
         "  alert further_apart (warning): disagreement over 0.200, for 30m",
         "  alert quiet (warning): no record for 2h",

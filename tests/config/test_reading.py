@@ -34,7 +34,7 @@ models:
     evaluate: {cron: "*/5 * * * *"}
     minimum_records: 200
     alerts:
-      - {name: accuracy_low, estimator: consensus, below: 0.80, on: upper, for: 30m, severity: critical}
+      - {name: accuracy_low, estimator: adaptive, below: 0.80, on: upper, for: 30m, severity: critical}
       - {name: silent, after: 2h, severity: warning}
 """
 

@@ -73,7 +73,7 @@ def played(seed: int, reference: Reference, model: ModelConfig, rule: AlertRule)
                 found.fired.setdefault(name, []).append(at)
             if states[name].phase is AlertPhase.OK and before.phase is AlertPhase.RECOVERING:
                 found.ended.setdefault(name, []).append(at)
-            consensus = results["consensus"]
-            assert isinstance(consensus, Estimate)
-            found.evaluated[name].append(Evaluated(at, consensus.accuracy, float(np.mean(right[name]))))
+            headline = results["adaptive"]
+            assert isinstance(headline, Estimate)
+            found.evaluated[name].append(Evaluated(at, headline.accuracy, float(np.mean(right[name]))))
     return found

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from monitor.config.config import ModelConfig
-from monitor.core.alerts import AlertPhase, AlertRule
+from monitor.core.alerts import AlertPhase, AlertRule, On
 from monitor.core.estimate import CONSENSUS, Estimate, WindowState
 from monitor.core.report import Report
 from monitor.core.segments import Segmentation
@@ -23,7 +23,7 @@ from tests.strategies import synthetic
 
 P, Q = "predictions/0", "predictions/1"
 SITE_A, SITE_B = "site=A", "site=B"
-ALWAYS = AlertRule("accuracy_low", below=1.0, on="value", for_seconds=0.0, new_records=0.0, hysteresis=0.0)  # type: ignore[arg-type]  # its word
+ALWAYS = AlertRule("accuracy_low", below=1.0, on=On.VALUE, for_seconds=0.0, new_records=0.0, hysteresis=0.0)
 SPLIT = (("site",),)
 HOUR = 3600.0
 

@@ -27,7 +27,7 @@ SICK = {
     "instance": ".+",
     "model": "density",
     "segment": "all",
-    "estimator": "consensus",
+    "estimator": "adaptive",
     **_TIMES,
 }
 WELL = SICK | {"job": "well-cpcmon", "model": "calm"}

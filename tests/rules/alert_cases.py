@@ -63,6 +63,8 @@ _KINDS = {
     "refused": "degraded_input",
     "missed": "performance_low",
     "flawless": "performance_high",
+    "drifted": "output_drift",
+    "new_site": "baseline_gap",
 }
 """Alerts of `reports.config()`."""
 
@@ -234,6 +236,8 @@ ONLY_SHIPPED = (
     _passed_on("CpcmonInputRefused", "refused"),
     _passed_on("CpcmonPerformanceLow", "missed"),
     _passed_on("CpcmonPerformanceHigh", "flawless", "info"),
+    _passed_on("CpcmonOutputDrift", "drifted", "warning"),
+    _passed_on("CpcmonBaselineGap", "new_site"),
     Case(
         "CpcmonPerformanceLow",
         9,
@@ -261,6 +265,8 @@ ONLY_GENERATED = (
     _passed_on("CpcmonRefused", "refused"),
     _passed_on("CpcmonMissed", "missed"),
     _passed_on("CpcmonFlawless", "flawless"),
+    _passed_on("CpcmonDrifted", "drifted"),
+    _passed_on("CpcmonNewSite", "new_site"),
     Case(
         "CpcmonRulesOutdated",
         20,

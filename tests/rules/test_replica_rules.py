@@ -181,6 +181,20 @@ def test_a_drop_is_compared_with_the_exported_threshold(rules: Rules) -> None:
     assert firing(dropping, series, 15, 35, 70) == [1, 1, 0]
 
 
+def test_thresholds_of_own_baselines_are_weighted_by_their_records(rules: Rules) -> None:
+    """The third replica collects its baseline, and has no threshold yet. A kind that changed is no second baseline."""
+    series: Series = {}
+    for name, threshold, records in (("a", "0.8x9", "3000x9"), ("b", "0.6x9", "1000x9"), ("c", "_x9", "200x9")):
+        of = _of(name, ',alert="accuracy_low",estimator="ac",severity="warning"')
+        series[f"cpcmon_accuracy_threshold_ratio{{{of}}}"] = threshold
+        series[f'cpcmon_baseline_records{{{_of(name)},kind="own"}}'] = records
+    assert merged(rules, series, record="accuracy_threshold_ratio") == [pytest.approx(0.75)]
+    series[f'cpcmon_baseline_records{{{_of("a")},kind="labelled"}}'] = "1000x9"
+    assert merged(rules, series, record="accuracy_threshold_ratio") == [pytest.approx(0.75)]
+    old = {name: shape for name, shape in series.items() if "baseline" not in name}
+    assert merged(rules, old, record="accuracy_threshold_ratio") == [0.8]
+
+
 @pytest.mark.parametrize(("apart", "fires"), [(0.02, 0), (0.029, 0), (0.031, 1)])
 def test_disagreement_is_compared_with_one_and_a_half_times_the_chance_disagreement(
     rules: Rules, apart: float, fires: int

@@ -30,7 +30,7 @@ def _alert(segment: str = "all", severity: str = "critical", name: str = "accura
 
 
 def _accuracy(bound: str = "") -> str:
-    return f'cpcmon_estimated_accuracy_{bound}ratio{{{TARGET},model="density",segment="all",estimator="consensus"}}'
+    return f'cpcmon_estimated_accuracy_{bound}ratio{{{TARGET},model="density",segment="all",estimator="adaptive"}}'
 
 
 @pytest.fixture
@@ -261,7 +261,7 @@ def test_a_description_has_the_estimate_and_its_interval(rules: Rules) -> None:
     assert 'segment="all"' in output
     assert 'severity="critical"' in output
     assert (
-        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by consensus. Its upper bound stayed below 80%"
+        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by adaptive. Its upper bound stayed below 80%"
         in output
     )
     assert " for 30m and over enough new records. Firing since 2025-10-09 08:53:20 +0000 UTC. Notify" in output
@@ -274,14 +274,16 @@ def test_a_description_has_the_threshold_of_a_drop(rules: Rules) -> None:
     config = replace(rules.config, models=(ModelConfig("density", None, alerts=(dropped,)),))
     series = {_alert(severity="warning"): "1x60"}
     of_threshold = _alert(severity="warning").replace(
-        "cpcmon_alert_firing{", 'cpcmon_accuracy_threshold_ratio{estimator="consensus",'
+        "cpcmon_alert_firing{", 'cpcmon_accuracy_threshold_ratio{estimator="adaptive",'
     )
+    records = f'cpcmon_baseline_records{{{TARGET},model="density",segment="all",kind="own"}}'
     bare, numbered = (
         replace(rules, config=config).described(one, 10, "CpcmonAccuracyLow")
-        for one in (series, series | {of_threshold: "0.8428x60"})
+        for one in (series, series | {of_threshold: "0.8428x60", records: "2000x60"})
     )
-    assert "stayed below the reference accuracy minus 5 points, for 30m" in bare
-    assert "stayed below 84.28%, the reference accuracy minus 5 points, for 30m" in numbered
+    assert "stayed below its baseline minus 5 points, for 30m" in bare
+    assert "stayed below 84.28%, its baseline minus 5 points, for 30m" in numbered
+    assert "enough new records. Baseline: its own first 2000 records, without labels. Notify" in numbered
 
 
 def test_the_share_of_rejected_records_is_0_when_records_look_wrong(rules: Rules) -> None:
@@ -297,7 +299,9 @@ def test_records_that_look_wrong_fire_one_alert(rules: Rules) -> None:
     assert found == {"CpcmonInputDegraded": 1, "CpcmonWatchdog": 1}
 
 
-@pytest.mark.parametrize("name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused", "missed", "flawless"])
+@pytest.mark.parametrize(
+    "name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused", "missed", "flawless", "drifted", "new_site"]
+)
 def test_a_description_reads_well_without_series(rules: Rules, name: str) -> None:
     """A template that fails would become an error message."""
     output = rules.described(WELL | {_alert(name=name): "1x60"}, 10, alert_name(name))

@@ -132,7 +132,7 @@ def test_a_description_has_the_estimate_that_the_alert_compares(rules: Rules) ->
         _firing("a"): "1x60",
         _threshold("a"): "0.8x60",
         _accuracy(): "0.742x60",
-        _accuracy(estimator="consensus"): "0.91x60",
+        _accuracy(estimator="adaptive"): "0.91x60",
         _accuracy("lower_"): "0.71x60",
         _accuracy("upper_"): "0.77x60",
     }

@@ -109,9 +109,9 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
     results: dict[str, Result] = dict(found.estimators)
     if not shifted:
         results["cpc_ac"] = NoEstimate(Why.ALL_SETS_EMPTY, 2000)
-    consensus = results["consensus"]
-    assert isinstance(consensus, Estimate)
-    upper = consensus.interval.upper if consensus.interval else None
+    headline = results["adaptive"]
+    assert isinstance(headline, Estimate)
+    upper = headline.interval.upper if headline.interval else None
     measured = totals_of(Gauge(reference.calibration), likely.astype(np.float32)).performance()
     assert measured is not None
     threshold = reference.calibration.accuracy - 0.05
@@ -122,7 +122,7 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
         AlertPhase.FIRING if shifted else AlertPhase.OK,
         NOW - 2100.0 if shifted else 0.0,
         held=False,
-        estimator="consensus",
+        estimator="adaptive",
         threshold=threshold,
         value=upper,
     )
@@ -143,6 +143,7 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
         NOW - 4.0,
         (low, apart, silent),
         state_since=NOW - 3 * HOUR,
+        field=found.field,
         performance=measured.estimates().window(0),
         class_mix=measured.class_mix().window(0),
     )
@@ -175,7 +176,7 @@ def detector_report(records: int = 2000, reference: Reference | None = None, lik
     found = measured.estimate()
     window = SegmentReport(
         (), records, WindowState.OK, dict(found.estimators), found.disagreement, found.chance_disagreement,
-        tuple(measured.predicted[0].tolist()), NOW - 9.0, NOW - 4.0,
+        tuple(measured.predicted[0].tolist()), NOW - 9.0, NOW - 4.0, field=found.field,
     )  # fmt: skip
     windows = replace(WindowReports.of([window]), performance=measured.performance())
     return Report(DETECTOR, NOW - 4.0, 0.01, facts_of(reference), windows, most_segments=200)
@@ -208,6 +209,7 @@ def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: i
         column(np.where(share > FALL_AT, 0.04, 0.01)),
         np.full(points, 2000)[kept],
         None if span is Span.RECENT else step,
+        (sample_reference().fingerprint[:12],) * int(kept.sum()),
     )
 
 

@@ -138,12 +138,12 @@ def test_the_head_has_the_alert_the_estimate_and_the_drop() -> None:
     text = _page(segment=_SHIFTED)
     report = sample_report()
     shifted = next(one for one in report.segments if one.segment == SHIFTED)
-    consensus = shifted.results["consensus"]
-    assert isinstance(consensus, Estimate)
+    headline = shifted.results["adaptive"]
+    assert isinstance(headline, Estimate)
     assert report.reference is not None
-    drop = 100 * (report.reference.accuracy - consensus.accuracy)
+    drop = 100 * (report.reference.accuracy - headline.accuracy)
     assert 'class="verdict alert"' in text
-    assert f"About {consensus.accuracy:.1%} of the predictions are correct" in text
+    assert f"About {headline.accuracy:.1%} of the predictions are correct" in text
     assert f"{drop:.1f} points under the accuracy on the reference, which is more than chance explains" in text
     assert "343 of 500 correct" in text
 
@@ -198,7 +198,7 @@ def test_less_urgent_segments_are_folded() -> None:
 def test_every_estimator_is_in_one_family() -> None:
     families = vars(ENVIRONMENT.get_template("families.html").module)["families"]
     names = [name for _, members, *_ in families for name in members]
-    known = {form.name for member in ESTIMATORS for form in member.forms()} | {"consensus"}
+    known = {form.name for member in ESTIMATORS for form in member.forms()} | {"consensus", "adaptive"}
     assert sorted(names) == sorted(known)
 
 
@@ -206,7 +206,7 @@ def test_all_estimators_have_value_interval_and_chart() -> None:
     shifted = next(one for one in sample_report().segments if one.segment == SHIFTED)
     text = _page(segment=_SHIFTED)
     shown = re.findall(r'<tr data-estimator="(\w+)">(.*?)</tr>', text)
-    assert next(name for name, _ in shown) == "consensus"
+    assert next(name for name, _ in shown) == "adaptive"
     assert {name for name, _ in shown} == set(shifted.results)
     for name, row in shown:
         result = shifted.results[name]

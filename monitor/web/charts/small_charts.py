@@ -38,12 +38,15 @@ def bar(
     thresholds: Sequence[float],
     scale: Scale,
     realised: float | None = None,
+    field: Interval | None = None,
 ) -> Markup:
-    """Return an estimate with its interval, reference, thresholds and realised accuracy."""
+    """Return an estimate with its interval, field interval, reference, thresholds and realised accuracy."""
     least, most = estimate.interval or (estimate.accuracy, estimate.accuracy)
     label = [f"estimated accuracy {per_cent(estimate.accuracy)}"]
     if estimate.interval is not None:
         label.append(f"between {per_cent(least)} and {per_cent(most)}")
+    if field is not None:
+        label.append(f"field interval {per_cent(field.lower)} to {per_cent(field.upper)}")
     if reference is not None:
         label.append(f"reference {per_cent(reference)}")
     label += [f"alert threshold {per_cent(one)}" for one in thresholds]
@@ -54,6 +57,10 @@ def bar(
         f'<line class="axis" x1="{_MARGIN}" x2="{_WIDTH - _MARGIN}" y1="{_MIDDLE}" y2="{_MIDDLE}"/>',
         f'<rect class="interval" x="{left}" y="{_MIDDLE - 6}" width="{max(right - left, 1.0):.1f}" height="12" rx="2"/>',
     ]
+    if field is not None:
+        left, right = scale.x(field.lower), scale.x(field.upper)
+        wide = f'x="{left}" y="{_MIDDLE - 9}" width="{max(right - left, 1.0):.1f}" height="18" rx="3"'
+        parts.insert(1, f'<rect class="field" {wide}/>')
     if reference is not None:
         at = scale.x(reference)
         parts.append(f'<line class="reference" x1="{at}" x2="{at}" y1="2" y2="{_MIDDLE + 12}"/>')

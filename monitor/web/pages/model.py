@@ -8,12 +8,12 @@ from typing import Any
 from monitor.core.alerts import AlertPhase, AlertStatus
 from monitor.core.calibration import or_none
 from monitor.core.decisions import DecidedBy
-from monitor.core.estimate import ADAPTIVE, CONSENSUS, Estimate, Interval, Why
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Interval, Why, headline_in
 from monitor.core.estimators.ensemble import MEMBERS
 from monitor.core.history import Series, Span
 from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance, Target
 from monitor.core.report import Realised, Report, SegmentReport
-from monitor.reference.reference import Reference
+from monitor.reference.reference import NO_ADAPTIVE, Reference
 from monitor.web.charts.over_time import (
     NARROW,
     OTHER_REFERENCE,
@@ -22,7 +22,6 @@ from monitor.web.charts.over_time import (
     OverTime,
     Point,
     over_time,
-    points_of,
     replaced,
     step_of,
     without_estimate,
@@ -85,6 +84,8 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         reference=report.reference,
         segment=segment,
         estimate=estimate,
+        headline=headline_in(segment.results),
+        old_reference=NO_ADAPTIVE if report.reference is not None and report.reference.headline != HEADLINE else None,
         calibration=None if reference is None else reference.calibration,
         has_reference_page=site.reference(report.model) is not None,
         urgency=parts.urgency(own),
@@ -164,19 +165,23 @@ def _history(
     report: Report, segment: SegmentReport, series: Series | None, realised: Sequence[Realised], now: float
 ) -> dict[str, Any]:
     """Return the chart of the estimate over time, its legend and its table."""
-    shown = points_of(series)
-    changes = replaced(shown)
-    stepped = series is not None and series.step_seconds is not None
+    facts = report.reference
     data = OverTime(
         series,
         now,
-        None if report.reference is None else report.reference.accuracy,
+        None if facts is None else facts.accuracy,
         thresholds(segment),
         realised,
         [Mark(alert.alert, alert.since) for alert in segment.alerts if alert.phase is not AlertPhase.OK],
+        "" if facts is None or facts.headline != HEADLINE else facts.fingerprint,
     )
+    shown = data.points()
+    changes = replaced(shown)
+    stepped = series is not None and series.step_seconds is not None
+    has_field = any(point.field is not None for point in shown)
     legend = {
-        "estimate": ("estimate and its interval", any(point.accuracy is not None for point in shown)),
+        "estimate": ("estimate and its chance interval", any(point.accuracy is not None for point in shown)),
+        "field": ("field interval", has_field),
         "lowest": ("lowest estimate within a point", stepped),
         "reference": ("accuracy on the reference", data.reference is not None),
         "threshold": ("threshold of an alert", bool(data.thresholds)),
@@ -195,6 +200,7 @@ def _history(
         "signs": {kind: text for kind, (text, there) in legend.items() if there},
         "has_history": series is not None,
         "stepped": stepped,
+        "has_field": has_field,
         "point_count": len(shown),
         "shaded": list(dict.fromkeys(STATES[stretch.state] for stretch in stretches)),
         "changes": [clock(point.at) for point in changes],

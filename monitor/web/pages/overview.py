@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor.core.alerts import AlertStatus
+from monitor.core.estimate import HEADLINE
 from monitor.core.report import Realised, Report, SegmentReport
+from monitor.reference.reference import NO_ADAPTIVE
 from monitor.web.charts.small_charts import Scale, bar
 from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
@@ -126,6 +128,8 @@ def _model(site: Site, report: Report, now: float, most: int) -> dict[str, Any]:
 def _notes(report: Report, remark: str | None) -> list[str]:
     """Describe what makes the estimates less reliable than they look."""
     notes = oddities(report.input)
+    if report.reference is not None and report.reference.headline != HEADLINE:
+        notes.append(f"its reference was {NO_ADAPTIVE}")
     if report.input.rejected_share:
         notes.append(f"{per_cent(report.input.rejected_share)} of the latest records were rejected")
     notes += [f"{name} failed in {plural(count, 'window')}" for name, count in report.errors.items()]
@@ -138,6 +142,7 @@ def _scale(segments: Sequence[SegmentReport], report: Report, realised: Mapping[
         estimate = headline_of(segment)
         if estimate is not None:
             values.append(estimate.interval.lower if estimate.interval else estimate.accuracy)
+            values += [one.lower for one in segment.field]
             values += thresholds_of(segment)
             values += [realised[segment.name].accuracy] if segment.name in realised else []
     return Scale.around(values)
@@ -148,7 +153,8 @@ def _row(
 ) -> dict[str, Any]:
     own, estimate, thresholds = urgency_of(segment), headline_of(segment), thresholds_of(segment)
     reference = None if report.reference is None else report.reference.accuracy
-    drawn = estimate and bar(estimate, reference, thresholds, scale, None if realised is None else realised.accuracy)
+    labelled, field = None if realised is None else realised.accuracy, segment.field[-1] if segment.field else None
+    drawn = estimate and bar(estimate, reference, thresholds, scale, labelled, field)
     return {
         "segment": segment,
         "urgency": inside.urgency(own),
@@ -156,6 +162,7 @@ def _row(
         "no_estimate": _no_estimate(segment, now) if estimate is None else "",
         "parts": inside.by_urgency(),
         "estimate": estimate,
+        "field": field,
         "bar": drawn,
         "disagreement": _disagreement(segment),
         "compared": [

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
@@ -39,9 +40,11 @@ _KINDS = {
 }
 
 
-def alert_words(alert: AlertStatus, estimate: Estimate | Performance | None, now: float) -> str:
-    """Describe an alert that is not quiet."""
-    return f"{alert.alert} ({alert.severity}): {_condition(alert, estimate)}; {phase_words(alert, now)}"
+def alert_words(
+    alert: AlertStatus, estimate: Estimate | Performance | None, now: float, field: Sequence[Interval] = ()
+) -> str:
+    """Describe an alert that is not quiet; `field` are the field intervals of the window."""
+    return f"{alert.alert} ({alert.severity}): {_condition(alert, estimate, field)}; {phase_words(alert, now)}"
 
 
 def phase(alert: AlertStatus) -> str:
@@ -57,7 +60,7 @@ def phase_words(alert: AlertStatus, now: float) -> str:
     return f"{text}; resolves if this lasts" if alert.phase is AlertPhase.RECOVERING else text
 
 
-def _condition(alert: AlertStatus, estimate: Estimate | Performance | None) -> str:
+def _condition(alert: AlertStatus, estimate: Estimate | Performance | None, field: Sequence[Interval]) -> str:
     """Describe the compared value and the threshold; name the end of the interval where that was compared."""
     compared = f"estimated {alert.compared}" if alert.kind is AlertType.ACCURACY else _KINDS[alert.kind]
     if alert.kind not in {AlertType.ACCURACY, AlertType.DISAGREEMENT} or alert.threshold is None or alert.value is None:
@@ -65,9 +68,13 @@ def _condition(alert: AlertStatus, estimate: Estimate | Performance | None) -> s
     side = "under" if alert.value < alert.threshold else "over" if alert.value > alert.threshold else "at"
     end = ""
     if alert.kind is AlertType.ACCURACY and estimate is not None and estimate.interval is not None:
-        end = {estimate.interval.upper: "upper end of the ", estimate.interval.lower: "lower end of the "}.get(
-            alert.value, ""
-        )
+        named = [(estimate.interval, ""), *((one, "field interval of the ") for one in field[-1:] if alert.estimator)]
+        ends = {
+            value: f"{name} end of the {of}"
+            for interval, of in reversed(named)
+            for value, name in zip(interval, ("lower", "upper"), strict=True)
+        }
+        end = ends.get(alert.value, "")
     return f"{end}{compared}, {per_cent(alert.value)}, is {side} the threshold of {per_cent(alert.threshold)}"
 
 
