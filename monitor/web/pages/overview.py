@@ -16,6 +16,7 @@ from monitor.web.pages.status import (
     active_alerts,
     alert_urgency,
     headline_of,
+    overall_status,
     rank,
     ranked,
     ranked_models,
@@ -24,7 +25,6 @@ from monitor.web.pages.status import (
     thresholds_of,
     urgencies_of,
     urgency_of,
-    verdict,
     within,
 )
 from monitor.web.pages.wording import STATES, ago, moment, oddities, per_cent, plural
@@ -52,7 +52,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
         "overview.html",
         title="Overview",
         here="/",
-        verdict=verdict(reports, health),
+        overall=overall_status(reports, health),
         counts=[(urgency, urgencies.count(urgency)) for urgency in Urgency if urgency in urgencies],
         health=health,
         problems=[(report.model, one) for report in models for one in report.input.problems],

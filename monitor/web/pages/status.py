@@ -259,7 +259,7 @@ def _shown(segment: SegmentReport, report: Report) -> Urgency:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OverallStatus:
     """The overall status."""
 
     urgency: Urgency
@@ -268,7 +268,7 @@ class Verdict:
     """The counts behind it, and reasons to doubt it."""
 
 
-def verdict(reports: Mapping[str, Report], health: Health) -> Verdict:
+def overall_status(reports: Mapping[str, Report], health: Health) -> OverallStatus:
     """Return the overall status: that of the worst window, and at best unknown while cpcmon is not ready."""
     urgencies = urgencies_of(reports, health)
     worst, sentence, more = min(urgencies, default=Urgency.UNKNOWN), _alerting(reports, len(urgencies)), []
@@ -283,7 +283,7 @@ def verdict(reports: Mapping[str, Report], health: Health) -> Verdict:
     if health.unhealthy:
         more.insert(0, sentence)
         worst, sentence = Urgency.ALERT, "cpcmon is unhealthy: this page may be out of date."
-    return Verdict(worst, sentence, " ".join(more))
+    return OverallStatus(worst, sentence, " ".join(more))
 
 
 def _alerting(reports: Mapping[str, Report], total: int) -> str:
