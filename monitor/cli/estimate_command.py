@@ -36,8 +36,9 @@ from monitor.cli.plot import check, draw_window
 from monitor.cli.progress_bar import working
 from monitor.core.calibration import WindowEstimate
 from monitor.core.decisions import DecidedBy, Decision
-from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Interval, PredictionSets, Result, headline_in
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Interval, PredictionSets, Result
 from monitor.core.estimators import ESTIMATORS, EmptySets
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.intervals import by_level
 from monitor.core.performance import Metric, Target
 from monitor.core.segments import Segment, name_of

@@ -36,7 +36,8 @@ from monitor.core.baselines.comparison import (
     change_upper,
 )
 from monitor.core.calibration import WindowEstimates
-from monitor.core.estimate import HEADLINE, STATES, Why, WindowState, headline_in
+from monitor.core.estimate import HEADLINE, STATES, Why, WindowState
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, far_mix
 from monitor.core.performance import MeasuredPerformance, Target
 from monitor.core.report import (

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from monitor.core.baselines.output_drift import MEASURES, BaselineOutputs, Measure, shares
 from monitor.core.calibration import Calibration, WindowEstimates, or_none
-from monitor.core.estimate import headline_in
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.scores import Booleans, Floats, Integers
 from monitor.core.segments import ALL, Segment
 from monitor.core.totals import MeasuredWindows

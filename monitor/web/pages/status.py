@@ -11,7 +11,8 @@ from enum import IntEnum
 from typing import Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, Severity
-from monitor.core.estimate import Estimate, headline_in
+from monitor.core.estimate import Estimate
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL, name_of
 from monitor.web.pages.wording import place, plural
