@@ -189,7 +189,7 @@ _PROBLEMS = {
             "about the shares of the reference",
             "{names} {now} instead of {before}, a Jensen-Shannon distance of {value:.2f}{reordered}",
         ),
-        f"{_CHECK_CLASSES}?",
+        f"{_CHECK_CLASSES}, and are the patients like those of the reference?",
     ),
     InputProblem.TIME_AHEAD: (
         Problem("times", "times up to now", "{share} ahead of the clock"),
