@@ -224,7 +224,7 @@ def problem_words(one: FoundProblem) -> str:
     problem, action = _PROBLEMS[one.problem]
     now, before = one.class_shares or (0.0, 0.0)
     found = str(problem).format(
-        fields=" or ".join(" with ".join(names.split(",")) for names in one.names),
+        fields=" or ".join(names.replace(",", " and ") for names in one.names),
         names=", ".join(one.names),
         share=f"{per_cent(one.value or 0.0)} of the latest records",
         value=one.value,
