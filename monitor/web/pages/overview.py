@@ -86,7 +86,7 @@ def _no_alerts(reports: Sequence[Report]) -> str:
     if not any(segment.alerts for segment in segments):
         return "No alert is configured, so none can fire."
     if suspects := suspected(reports):
-        return f"No alert fires, but the input of {suspects} has a problem: this is no all-clear."
+        return f"No alert fires, but {suspects}: this is no all-clear."
     unknown = sum(headline_of(segment) is None for segment in segments)
     if unknown:
         return f"No alert fires, but {plural(unknown, 'window')} cannot be evaluated: this is no all-clear."

@@ -302,18 +302,21 @@ def _alerting(reports: Mapping[str, Report], total: int) -> str:
         return "No model has been evaluated yet."
     if urgencies == {Urgency.UNKNOWN}:
         return "No window can be evaluated."
-    if suspects := suspected(list(reports.values())):
-        return f"No alert, but the input of {suspects} has a problem: this is no all-clear."
+    found = "No critical or warning alert" if Urgency.INFO in urgencies else "No alert"
     if urgencies.isdisjoint({Urgency.FINE, Urgency.INFO, Urgency.PENDING}):
-        return "No alert is configured, so none can fire."
-    return "No critical or warning alert." if Urgency.INFO in urgencies else "No alert."
+        found = "No alert is configured, so none can fire"
+    suspects = suspected(list(reports.values()))
+    return f"{found}, but {suspects}: this is no all-clear." if suspects else f"{found}."
 
 
 def suspected(reports: Sequence[Report]) -> str:
-    """Return the names of models whose input has a problem: the first few; empty if there is none."""
+    """Say which models have a problem with their input: the first few; empty if there is none."""
     names = sorted(report.model for report in reports if report.input.problems)
+    if len(names) == 1:
+        return f"the input of {names[0]} has a problem"
     more = f" and {len(names) - _MOST_NAMED_AT_TOP} more" if len(names) > _MOST_NAMED_AT_TOP else ""
-    return f"{', '.join(names[:_MOST_NAMED_AT_TOP])}{more}"
+    listed = f"{', '.join(names[:_MOST_NAMED_AT_TOP])}{more}"
+    return f"the inputs of {len(names)} models have problems ({listed})" if names else ""
 
 
 def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str:
