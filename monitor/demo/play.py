@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
-from monitor.core.report import Realised
 from monitor.core.estimate import HEADLINE
+from monitor.core.report import Realised
 from monitor.demo.demo_folder import MINIMUM, WINDOW, DirectoryFeed, Feed, Folder, KafkaFeed
 from monitor.demo.story import LENGTH, MODEL, REPLACED, SHIFTED, Exams, Truth, events, records
 from monitor.errors import Problem, ServerError
