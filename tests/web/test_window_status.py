@@ -11,7 +11,7 @@ from monitor.core.report import Realised, Report, SegmentReport
 from monitor.core.segments import Segment
 from monitor.web.pages.model import model_page
 from monitor.web.pages.overview import overview_page
-from monitor.web.pages.status import MOST_NAMED, Urgency, Verdict, verdict, within
+from monitor.web.pages.status import MOST_NAMED, OverallStatus, Urgency, overall_status, within
 from monitor.web.site import Health
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, apart, estimated, low, segment, three_models
@@ -34,8 +34,8 @@ def _verdict(
     unhealthy: tuple[str, ...] = (),
     not_ready: tuple[str, ...] = (),
     unevaluated: tuple[str, ...] = (),
-) -> Verdict:
-    return verdict(_report(*segments), Health(unhealthy, not_ready, unevaluated=unevaluated))
+) -> OverallStatus:
+    return overall_status(_report(*segments), Health(unhealthy, not_ready, unevaluated=unevaluated))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def _verdict(
 def test_the_overall_status_in_one_sentence(
     segments: tuple[SegmentReport, ...], urgency: Urgency, sentence: str, more: str
 ) -> None:
-    assert _verdict(*segments) == Verdict(urgency, sentence, more)
+    assert _verdict(*segments) == OverallStatus(urgency, sentence, more)
 
 
 def test_many_alerting_windows_are_counted_and_the_worst_named() -> None:
@@ -86,7 +86,7 @@ def test_an_unhealthy_daemon_comes_first() -> None:
 
 
 def test_no_all_clear_before_any_evaluation() -> None:
-    assert verdict({}, Health()) == Verdict(Urgency.UNKNOWN, "No model has been evaluated yet.", "")
+    assert overall_status({}, Health()) == OverallStatus(Urgency.UNKNOWN, "No model has been evaluated yet.", "")
 
 
 WHOLE = segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK))
