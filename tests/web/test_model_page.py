@@ -140,11 +140,12 @@ def test_the_head_has_the_alert_the_estimate_and_the_drop() -> None:
     shifted = next(one for one in report.segments if one.segment == SHIFTED)
     headline = shifted.results["adaptive"]
     assert isinstance(headline, Estimate)
-    assert report.reference is not None
-    drop = 100 * (report.reference.accuracy - headline.accuracy)
+    assert shifted.baseline is not None
+    assert shifted.baseline.accuracy is not None
+    drop = 100 * (shifted.baseline.accuracy - headline.accuracy)
     assert 'class="verdict alert"' in text
     assert f"About {headline.accuracy:.1%} of the predictions are correct" in text
-    assert f"{drop:.1f} points under the accuracy on the reference, which is more than chance explains" in text
+    assert f"{drop:.1f} points under that of its baseline, which is more than chance explains" in text
     assert "343 of 500 correct" in text
 
 

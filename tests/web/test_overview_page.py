@@ -85,7 +85,7 @@ def test_a_firing_window_shows_value_interval_threshold_and_time() -> None:
     assert bonn[3] == "reference 87.1% threshold 80.0%"
     assert bonn[4] == "1,800 newest just now"
     labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg" and "aria-label" in attributes]
-    assert labels[1] == ("estimated accuracy 74.2%, between 71.2% and 77.2%, reference 87.1%, alert threshold 80.0%")
+    assert labels[1] == ("estimated accuracy 74.2%, between 71.2% and 77.2%, baseline 87.1%, alert threshold 80.0%")
 
 
 def test_alerts_are_listed_firing_before_pending() -> None:
