@@ -1,7 +1,7 @@
 """Alerts of healthy segments that differ, before and after they have baselines of their own; and drifts that are seen.
 
-Generated hospitals: the example's classifier, with another contrast and class mix in each, so that their accuracies differ by
-ten points. Real pseudo-sites: groups of classes of each real set (../shared/real_sets), of which random halves are the
+Generated hospitals: the example's classifier. Each hospital has its own contrast, class mix and way of grading, so that their
+accuracies differ by ten points, of which outputs show about half. Real pseudo-sites: groups of classes of each real set (../shared/real_sets), of which random halves are the
 reference and the healthy stream. Windows, comparisons and alerts are the product's; the contribution of a record to the
 headline is computed once, so that weeks of evaluations take seconds. Prints the tables of docs/alerts.md.
 """
@@ -10,10 +10,10 @@ import argparse
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from monitor.core.baselines.comparison import (
     WindowTimes,
     change_upper,
 )
-from monitor.core.baselines.output_drift import counted, output_cells
+from monitor.core.baselines.output_drift import OutputReference, counted, output_cells
 from monitor.core.calibration import Calibration, WindowEstimates
 from monitor.core.estimate import ADAPTIVE, STATES, WindowState
 from monitor.core.estimators.ensemble import MIXED, MeasuredRecords
@@ -38,6 +38,7 @@ from monitor.core.segments import Segment
 from monitor.core.totals import MeasuredWindows
 from monitor.demo.example_data import PREVALENCE, Discriminant, Patients
 from monitor.reference.reference import Reference
+from tests.evaluation.faults import FAULTS, fault_rules, watch_fault
 
 BATCHES = 25
 """Evaluations that replace a window."""
@@ -48,6 +49,10 @@ POOL = 8_000
 """Records of a hospital, of which its stream is drawn."""
 SPREAD = 0.10
 """Between the accuracies of the best and the poorest hospital."""
+DROP = 0.10
+"""Of the accuracy, when the contrast falls."""
+JUMP = 0.10
+"""Of the share of one class, when the patients change."""
 
 _CONFIG = """
 storage: {path: state}
@@ -84,8 +89,7 @@ class Pool:
     """Records of one segment, with their contributions to the headline."""
 
     def __init__(self, calibration: Calibration, vectors: Singles, labels: Integers) -> None:
-        assert calibration.outputs is not None
-        self.calibration, self.labels = calibration, labels
+        self.calibration, self._outputs = calibration, cast("OutputReference", calibration.outputs)
         scaled = outputs(vectors, calibration.temperature).scaled
         self._of = {
             one.form.name: one.estimator.contributions(scaled, 0.0)
@@ -93,28 +97,25 @@ class Pool:
             if one.form.name in MIXED
         }
         self._decided = vectors.argmax(axis=1)
-        self._cells = output_cells(calibration.outputs.edges, vectors.max(axis=1).astype(np.float64))
+        self._cells = output_cells(self._outputs.edges, vectors.max(axis=1).astype(np.float64))
         self.right: Booleans = self._decided == labels
 
     def windows(self, rows: Integers, window: int) -> tuple[WindowEstimates, Counts, Floats]:
         """Return estimates, counts and realised accuracy of each full window, for rows that arrive in batches."""
         batches = rows.reshape(-1, window // BATCHES)
         records = np.full(len(batches) - BATCHES + 1, window)
-        sums = {
-            name: _in_windows(contributions[:, batches].sum(axis=2)) for name, contributions in self._of.items()
-        }
+        sums = {name: _in_windows(contributions[:, batches].sum(axis=2)) for name, contributions in self._of.items()}
         # Only forms with a threshold that moves need the mean confidence, and the headline has none.
         measured = MeasuredRecords(records, np.zeros((2, len(records))), sums)
         estimates = self.calibration.estimate_windows(measured, failed=lambda *_: None)
-        lengths, outputs_ = np.full(len(batches), batches.shape[1]), self.calibration.outputs
-        assert outputs_ is not None
+        lengths = np.full(len(batches), batches.shape[1])
         decided = counted(self._decided[rows], lengths, self.calibration.classes)
-        cells = counted(self._cells[rows], lengths, len(outputs_.confidence))
+        cells = counted(self._cells[rows], lengths, len(self._outputs.confidence))
         counts = Counts(records, _in_windows(decided.T).T, _in_windows(cells.T).T)
         return estimates, counts, _in_windows(self.right[batches].sum(axis=1)[None])[0] / window
 
 
-def _in_windows(sums: NDArray[np.generic]) -> NDArray[np.generic]:
+def _in_windows(sums: NDArray[Any]) -> NDArray[Any]:
     """Return the sums of every full window, from those of its batches; shape (rows, windows)."""
     running = np.cumsum(np.pad(sums, ((0, 0), (1, 0))), axis=1)
     return np.asarray(running[:, BATCHES:] - running[:, :-BATCHES])
@@ -157,12 +158,12 @@ def _compare(
     """Compare some windows, in their order."""
     some = Counts(counts.records[windows], counts.predicted[windows], counts.confidence[windows])
     columns = {
-        name: getattr(estimates, name)[..., windows]
-        for name in ("accuracy", "unclipped", "set_size", "empty_share", "why", "lower", "upper", "disagreement")
-        + ("chance_disagreement", "field")
+        one.name: getattr(estimates, one.name)[..., windows]
+        for one in fields(WindowEstimates)
+        if one.name not in {"names", "records"}
     }
     taken = WindowEstimates(names=estimates.names, records=some.records, **columns)
-    at = EVALUATION_SECONDS * windows
+    at: Floats = np.asarray(EVALUATION_SECONDS * windows, dtype=np.float64)
     new = np.where(windows > 0, some.records // BATCHES, some.records)
     times = WindowTimes(new, at - EVALUATION_SECONDS * BATCHES, at)
     everything = np.ones(len(windows), dtype=np.bool_)
@@ -217,12 +218,16 @@ class Hospitals:
         grid = np.linspace(0.5, 1.5, 21)
         accuracies = [float(np.mean(self._right(*self._draw(20_000, PREVALENCE, one)))) for one in grid]
         middle = float(np.interp(1.0, grid, accuracies))
-        wanted = middle + SPREAD * (np.arange(count) / (count - 1) - 0.5)
-        self._contrasts = np.interp(wanted, np.maximum.accumulate(accuracies), grid)
+        rank = np.arange(count) / (count - 1)
+        shown = middle + SPREAD / 2.0 * (rank - 0.5)
+        self._contrasts, self._poor = (
+            np.interp(wanted, np.maximum.accumulate(accuracies), grid) for wanted in (shown, shown - DROP)
+        )
+        self._regraded = SPREAD / 2.0 * (1.0 - rank)
         odds = PREVALENCE * np.exp(0.2 * self._random.normal(size=(count, len(PREVALENCE))))
         self.mixes: Floats = odds / odds.sum(axis=1, keepdims=True)
         chosen = [count - 1] * count if best_only else range(count)
-        parts = [self._draw(labels_each, self.mixes[one], self._contrasts[one]) for one in chosen]
+        parts = [self._graded(one, *self._draw(labels_each, self.mixes[one], self._contrasts[one])) for one in chosen]
         names = np.repeat([f"H{number:02d}" for number in range(count)], labels_each)
         reference = Reference.calibrate(
             np.concatenate([vectors for vectors, _ in parts]),
@@ -234,16 +239,28 @@ class Hospitals:
         self.segments: list[Segment] = [(("site", f"H{number:02d}"),) for number in range(count)]
         self.pools = [self.pool(number) for number in range(count)]
 
-    def pool(self, hospital: int, worse: float = 0.0) -> Pool:
-        """Return records of a hospital, with a contrast that is lower by this share."""
-        contrast = self._contrasts[hospital] * (1.0 - worse)
-        # As many of each grade: the stream says how many of each it has.
-        each = [self._draw(POOL // 4, np.eye(len(PREVALENCE))[grade], contrast) for grade in range(len(PREVALENCE))]
-        vectors, grades = (np.concatenate(columns) for columns in zip(*each, strict=True))
-        return Pool(self.calibration, vectors, grades)
+    def pool(self, hospital: int) -> Pool:
+        """Return records of a hospital: as many of each grade, then the same with the contrast that lowers the accuracy."""
+        parts = [
+            self._graded(hospital, *self._draw(POOL // 4, np.eye(len(PREVALENCE))[grade], contrast))
+            for contrast in (self._contrasts[hospital], self._poor[hospital])
+            for grade in range(len(PREVALENCE))
+        ]
+        return Pool(self.calibration, *map(np.concatenate, zip(*parts, strict=True)))
 
-    def stream(self, hospital: int, evaluations: int, batch: int, wander: float) -> Integers:
-        """Return rows of a pool: class shares with a daily rhythm of this amplitude, and a wander of half of it."""
+    def _graded(self, hospital: int, vectors: Singles, grades: Integers) -> tuple[Singles, Integers]:
+        """Return outputs, and the labels of this hospital: some are those of a neighbouring grade."""
+        again = self._random.random(len(grades)) < self._regraded[hospital]
+        return vectors, np.where(again, np.where(grades < len(PREVALENCE) - 1, grades + 1, grades - 1), grades)
+
+    def stream(
+        self, hospital: int, evaluations: int, batch: int, wander: float, jump_at: int | None = None
+    ) -> Integers:
+        """Return rows of a pool, with shares of two classes that are within `wander` of their mean in 95% of the time.
+
+        Half of the variance is a daily rhythm, half wanders with a memory of a day. With `jump_at`, the share of a class
+        rises at this batch for good.
+        """
         random, batches = self._random, evaluations + BATCHES - 1
         shares = np.tile(self.mixes[hospital], (batches, 1))
         if wander:
@@ -255,10 +272,14 @@ class Hospitals:
                 slow[number] = now
             rhythm = np.sin(2.0 * np.pi * (np.arange(batches) / DAY + random.random()))
             more, less = random.permutation(len(PREVALENCE))[:2]
-            moved = wander * (rhythm + 0.5 * slow)
+            moved = wander / 2.0 * (rhythm + np.sqrt(0.5) * slow)
             shares[:, more] += moved
             shares[:, less] -= moved
-            shares = np.maximum(shares, 0.005)
+        if jump_at is not None:
+            # From the most frequent class to another.
+            shares[jump_at:, np.argmax(self.mixes[hospital])] -= JUMP
+            shares[jump_at:, random.choice(np.argsort(self.mixes[hospital])[:-1])] += JUMP
+        shares = np.maximum(shares, 0.005)
         reached = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
         grades = (random.random((batches, batch, 1)) > reached[:, None, :-1]).sum(axis=2).ravel()
         return np.asarray(grades * (POOL // 4) + random.integers(0, POOL // 4, len(grades)))
@@ -270,6 +291,11 @@ class Hospitals:
     @staticmethod
     def _right(vectors: Singles, grades: Integers) -> Booleans:
         return np.asarray(vectors.argmax(axis=1) == grades)
+
+
+def modes(window: int) -> dict[str, BaselineOptions]:
+    """Return the kinds of baselines to compare, for windows of this size."""
+    return {**MODES, "own, of a day": BaselineOptions(BaselineMode.OWN, records=DAY * (window // BATCHES))}
 
 
 MODES = {
@@ -302,12 +328,11 @@ def hospitals(weeks: int, seeds: Sequence[int]) -> Iterator[str]:
             yield f"\n{count} hospitals, {labels_each} labels each, windows of {window:,}, {weeks} weeks, seeds {seeds}\n"
             yield head("stream; baseline")
             for wander in (0.0, 0.02, 0.05):
-                found: dict[str, list[Watched]] = {name: [] for name in (*MODES, "own, a day", "own, best")}
+                found: dict[str, list[Watched]] = {}
                 for seed in seeds:
                     _healthy(found, _hospitals(count, seed, labels_each), weeks * 7 * DAY, window, wander)
                 for name, watched in found.items():
-                    if watched:
-                        yield shown(f"{_named(wander)}; {name}", watched, weeks)
+                    yield shown(f"{_named(wander)}; {name}", watched, weeks)
 
 
 def _named(wander: float) -> str:
@@ -319,15 +344,107 @@ def _hospitals(count: int, seed: int, labels_each: int) -> Hospitals:
     return Hospitals(count, seed, labels_each)
 
 
-def _healthy(
-    found: dict[str, list[Watched]], place: Hospitals, evaluations: int, window: int, wander: float
-) -> None:
+def _healthy(found: dict[str, list[Watched]], place: Hospitals, evaluations: int, window: int, wander: float) -> None:
     """Watch every hospital with each kind of baseline."""
-    day = BaselineOptions(BaselineMode.OWN, records=DAY * (window // BATCHES))
     for hospital, (segment, pool) in enumerate(zip(place.segments, place.pools, strict=True)):
         rows = place.stream(hospital, evaluations, window // BATCHES, wander)
-        for name, options in {**MODES, "own, a day": day}.items():
-            found[name].append(watch(segment, pool, rows, window, options))
+        for name, options in modes(window).items():
+            found.setdefault(name, []).append(watch(segment, pool, rows, window, options))
+
+
+def shifts(seed: int) -> Iterator[str]:
+    """Yield the table of delays: from a shift in one of 12 hospitals to the alarm, in windows, with the mix of two points."""
+    place, healthy = _hospitals(12, seed, 500), 3 * DAY
+    yield f"\nfrom a shift to the alarm, in windows, median (share within two windows), seed {seed}\n"
+    names = ["shift; window; baseline", *(f"`{rule.name}`" for rule in rules() if rule.name != "baseline_gap")]
+    yield f"| {' | '.join(names)} |\n|---|{'---:|' * (len(names) - 1)}"
+    for shift in ("accuracy falls by ten points", "share of a class rises by ten points"):
+        for window in (500, 2000):
+            delays: dict[tuple[str, str], list[float]] = {}
+            for hospital, (segment, pool) in enumerate(zip(place.segments, place.pools, strict=True)):
+                batch, at = window // BATCHES, healthy + BATCHES
+                jump_at = None if shift.startswith("accuracy") else at
+                rows = place.stream(hospital, healthy + 4 * BATCHES, batch, 0.02, jump_at)
+                if jump_at is None:
+                    rows[at * batch :] += POOL
+                for name, options in modes(window).items():
+                    for rule, begun in watch(segment, pool, rows, window, options).begun.items():
+                        # The window of evaluation 0 is the first full one.
+                        after = (one - healthy for one in begun if one > healthy)
+                        delays.setdefault((name, rule), []).append(min(after, default=np.inf) / BATCHES)
+            for name in modes(window):
+                row = [f"{shift}; {window:,}; {name}"]
+                for rule in (rule.name for rule in rules() if rule.name != "baseline_gap"):
+                    found = np.array(delays[name, rule])
+                    middle = f"{np.median(found):.1f}" if np.isfinite(np.median(found)) else "none"
+                    row.append(f"{middle} ({np.mean(found <= 2.0):.0%})")
+                yield f"| {' | '.join(row)} |"
+
+
+REAL_WINDOW, REAL_WEEKS, MOST_SITES, FEWEST = 1000, 2, 8, 100
+"""For real sets: the window, the weeks, the most sites of a set, and the fewest records of a site in each half."""
+
+
+def real_sets() -> Iterator[str]:
+    """Yield the table of real sets, whose groups of classes are pseudo-sites."""
+    yield f"\nreal sets, windows of {REAL_WINDOW:,}, {REAL_WEEKS} weeks; groups of classes as sites\n"
+    yield head("set; sites; their accuracies; baseline")
+    pooled: dict[str, list[Watched]] = {}
+    for name, path in sources().items():
+        found, accuracies = _real(path)
+        for mode, watched in found.items():
+            pooled.setdefault(mode, []).extend(watched)
+            span = f"{100 * min(accuracies):.0f} to {100 * max(accuracies):.0f}%"
+            yield shown(f"{name}; {len(watched)}; {span}; {mode}", watched, REAL_WEEKS)
+    for mode, watched in pooled.items():
+        yield shown(f"all; {len(watched)}; ; {mode}", watched, REAL_WEEKS)
+
+
+def _real(path: Path) -> tuple[dict[str, list[Watched]], list[float]]:
+    """Watch the sites of one set, with each kind of baseline; return also their accuracies."""
+    vectors, labels = labelled(path, "source")
+    classes = vectors.shape[1]
+    # With two classes a site has the patients that the model takes for one of them.
+    sites = labels * min(MOST_SITES, classes) // classes if classes > 2 else vectors.argmax(axis=1)
+    random = np.random.default_rng(19)
+    order = random.permutation(len(labels))
+    reference, stream = order[: len(order) // 2][:4000], order[len(order) // 2 :]
+    names = np.array([f"S{site}" for site in range(MOST_SITES)])
+    calibration = Reference.calibrate(
+        vectors[reference], labels[reference], model="real", segments={"site": names[sites[reference]]}
+    ).calibration
+    found: dict[str, list[Watched]] = {}
+    accuracies = []
+    for site in np.unique(sites).tolist():
+        mine = stream[sites[stream] == site]
+        if min(len(mine), int(np.count_nonzero(sites[reference] == site))) < FEWEST:
+            continue
+        pool = Pool(calibration, vectors[mine], labels[mine])
+        accuracies.append(float(pool.right.mean()))
+        batches = REAL_WEEKS * 7 * DAY + BATCHES - 1
+        rows = random.integers(0, len(mine), batches * (REAL_WINDOW // BATCHES))
+        for name, options in MODES.items():
+            watched = watch((("site", str(names[site])),), pool, rows, REAL_WINDOW, options)
+            found.setdefault(name, []).append(watched)
+    return found, accuracies
+
+
+def faults() -> Iterator[str]:
+    """Yield the table of faults of one feature at one of two sites."""
+    yield "\nfaults of one feature at one of two sites, windows of 1,000: records from the fault to the alarm\n"
+    names = [one.name for one in fault_rules() if one.name != "baseline_gap"]
+    columns = ["fault; baseline", "true accuracy", "`adaptive`", "`consensus`", "predicted shares", *names]
+    yield f"| {' | '.join(columns)} |\n|---|{'---:|' * (len(columns) - 1)}"
+    for fault in FAULTS:
+        for labelled_ in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                seen = watch_fault(Path(folder), fault, labelled=labelled_)
+            pairs = [(seen.before.accuracy, seen.after.accuracy)]
+            pairs += [(seen.before.estimates[name], seen.after.estimates[name]) for name in ("adaptive", "consensus")]
+            row = [f"{fault}; {'labelled' if labelled_ else 'own'}", *(f"{a:.1%} → {b:.1%}" for a, b in pairs)]
+            row.append(", ".join(f"{share:.0%}" for share in seen.after.shares))
+            row += [f"{seen.fired[name]:,}" if name in seen.fired else "–" for name in names]
+            yield f"| {' | '.join(row)} |"
 
 
 def main() -> None:
@@ -335,10 +452,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weeks", type=int, default=4)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--only", nargs="+", choices=("hospitals", "shifts", "faults", "real"))
     options = parser.parse_args()
     started = time.perf_counter()
-    for line in hospitals(options.weeks, options.seeds):
-        print(line, flush=True)
+    parts = {
+        "hospitals": lambda: hospitals(options.weeks, options.seeds),
+        "shifts": lambda: shifts(options.seeds[0]),
+        "faults": faults,
+        "real": real_sets,
+    }
+    for name in options.only or parts:
+        if name == "real" and not REAL_SETS.is_dir():
+            print("segments: ../shared/real_sets is absent, so there is nothing real to measure on")
+            continue
+        for line in parts[name]():
+            print(line, flush=True)
     print(f"in {time.perf_counter() - started:,.0f} s")
 
 
