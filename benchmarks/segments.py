@@ -1,7 +1,7 @@
 """Alerts of healthy segments that differ, before and after they have baselines of their own; and drifts that are seen.
 
 Generated hospitals: the example's classifier. Each hospital has its own contrast, class mix and way of grading, so that their
-accuracies differ by ten points, of which outputs show about half. Real pseudo-sites: groups of classes of each real set (../shared/real_sets), of which random halves are the
+accuracies differ by ten points, of which the outputs show seven. Real pseudo-sites: groups of classes of each real set (../shared/real_sets), of which random halves are the
 reference and the healthy stream. Windows, comparisons and alerts are the product's; the contribution of a record to the
 headline is computed once, so that weeks of evaluations take seconds. Prints the tables of docs/alerts.md.
 """
@@ -9,7 +9,7 @@ headline is computed once, so that weeks of evaluations take seconds. Prints the
 import argparse
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -49,6 +49,8 @@ POOL = 8_000
 """Records of a hospital, of which its stream is drawn."""
 SPREAD = 0.10
 """Between the accuracies of the best and the poorest hospital."""
+HIDDEN = 0.03
+"""Of these, what outputs do not show: the hospital grades differently."""
 DROP = 0.10
 """Of the accuracy, when the contrast falls."""
 JUMP = 0.10
@@ -219,11 +221,11 @@ class Hospitals:
         accuracies = [float(np.mean(self._right(*self._draw(20_000, PREVALENCE, one)))) for one in grid]
         middle = float(np.interp(1.0, grid, accuracies))
         rank = np.arange(count) / (count - 1)
-        shown = middle + SPREAD / 2.0 * (rank - 0.5)
+        shown = middle + (SPREAD - HIDDEN) * (rank - 0.5)
         self._contrasts, self._poor = (
             np.interp(wanted, np.maximum.accumulate(accuracies), grid) for wanted in (shown, shown - DROP)
         )
-        self._regraded = SPREAD / 2.0 * (1.0 - rank)
+        self._regraded = HIDDEN * (1.0 - rank)
         odds = PREVALENCE * np.exp(0.2 * self._random.normal(size=(count, len(PREVALENCE))))
         self.mixes: Floats = odds / odds.sum(axis=1, keepdims=True)
         chosen = [count - 1] * count if best_only else range(count)
@@ -323,16 +325,27 @@ def head(first: str) -> str:
 
 def hospitals(weeks: int, seeds: Sequence[int]) -> Iterator[str]:
     """Yield the tables of generated hospitals: healthy."""
-    for count, labels_each in ((12, 500), (50, 200)):
+    for count, labels_each in ((12, 500), (12, 2000), (50, 200)):
         for window in (500, 2000):
             yield f"\n{count} hospitals, {labels_each} labels each, windows of {window:,}, {weeks} weeks, seeds {seeds}\n"
             yield head("stream; baseline")
             for wander in (0.0, 0.02, 0.05):
                 found: dict[str, list[Watched]] = {}
                 for seed in seeds:
-                    _healthy(found, _hospitals(count, seed, labels_each), weeks * 7 * DAY, window, wander)
+                    place = _hospitals(count, seed, labels_each)
+                    _healthy(found, place, modes(window), weeks * 7 * DAY, window, wander)
                 for name, watched in found.items():
                     yield shown(f"{_named(wander)}; {name}", watched, weeks)
+    for window in (500, 2000):
+        yield f"\n12 hospitals, reference of 4,000 records of the best only, windows of {window:,}, {weeks} weeks\n"
+        yield head("stream; baseline")
+        found = {}
+        for seed in seeds:
+            place = _hospitals(12, seed, 333, best_only=True)
+            some = {name: one for name, one in modes(window).items() if name != "labelled"}
+            _healthy(found, place, some, weeks * 7 * DAY, window, 0.02)
+        for name, watched in found.items():
+            yield shown(f"{_named(0.02)}; {name}", watched, weeks)
 
 
 def _named(wander: float) -> str:
@@ -340,15 +353,22 @@ def _named(wander: float) -> str:
 
 
 @cache
-def _hospitals(count: int, seed: int, labels_each: int) -> Hospitals:
-    return Hospitals(count, seed, labels_each)
+def _hospitals(count: int, seed: int, labels_each: int, *, best_only: bool = False) -> Hospitals:
+    return Hospitals(count, seed, labels_each, best_only=best_only)
 
 
-def _healthy(found: dict[str, list[Watched]], place: Hospitals, evaluations: int, window: int, wander: float) -> None:
-    """Watch every hospital with each kind of baseline."""
+def _healthy(
+    found: dict[str, list[Watched]],
+    place: Hospitals,
+    some: Mapping[str, BaselineOptions],
+    evaluations: int,
+    window: int,
+    wander: float,
+) -> None:
+    """Watch every hospital with each of these baselines."""
     for hospital, (segment, pool) in enumerate(zip(place.segments, place.pools, strict=True)):
         rows = place.stream(hospital, evaluations, window // BATCHES, wander)
-        for name, options in modes(window).items():
+        for name, options in some.items():
             found.setdefault(name, []).append(watch(segment, pool, rows, window, options))
 
 
@@ -381,7 +401,7 @@ def shifts(seed: int) -> Iterator[str]:
                 yield f"| {' | '.join(row)} |"
 
 
-REAL_WINDOW, REAL_WEEKS, MOST_SITES, FEWEST = 1000, 2, 8, 100
+REAL_WINDOW, REAL_WEEKS, MOST_SITES, FEWEST = 2000, 2, 8, 100
 """For real sets: the window, the weeks, the most sites of a set, and the fewest records of a site in each half."""
 
 
