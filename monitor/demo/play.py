@@ -16,10 +16,11 @@ from urllib.request import ProxyHandler, build_opener
 from monitor.core.estimate import HEADLINE
 from monitor.core.report import Realised
 from monitor.demo.demo_folder import MINIMUM, WINDOW, DirectoryFeed, Feed, Folder, KafkaFeed
-from monitor.demo.story import LENGTH, MODEL, REPLACED, SHIFTED, Exams, Truth, events, records
+from monitor.demo.story import LENGTH, LOWEST, MODEL, REPLACED, SHIFTED, Exams, Truth, events, records
 from monitor.errors import Problem, ServerError
 
 _TIMEOUT_SECONDS = 5.0
+_LOWEST = LOWEST.partition("=")[2]
 _BOLD, _RED, _GREEN = "1", "31", "32"
 
 Segments = dict[str, dict[str, Any]]
@@ -67,8 +68,8 @@ class Narration:
         self._firing = firing
 
     def numbers(self, seconds: float, segments: Segments, realised: dict[str, Realised | None]) -> None:
-        """Print the accuracy at the replaced scanner and overall."""
-        windows = ((f"{REPLACED.room} at {REPLACED.hospital}", SHIFTED), ("all scanners", "all"))
+        """Print the accuracy at the replaced scanner, at the least accurate hospital and overall."""
+        windows = ((f"{REPLACED.room} at {REPLACED.hospital}", SHIFTED), (_LOWEST, LOWEST), ("all scanners", "all"))
         pairs = "; ".join(f"{title} {_pair(segments.get(name), realised.get(name))}" for title, name in windows)
         self.say(f"{_clock(seconds)}  {pairs}; reference {self.reference:.3f}")
 
@@ -251,7 +252,9 @@ class _Playing:
                 narration.alerts(at, segments)
                 if _has_estimate(segments) and numbers.now(passed):
                     now = time.time()
-                    narration.numbers(at, segments, {name: self._truth.now(name, now) for name in (SHIFTED, "all")})
+                    narration.numbers(
+                        at, segments, {name: self._truth.now(name, now) for name in (SHIFTED, LOWEST, "all")}
+                    )
             time.sleep(max(0.0, _TICK_SECONDS - (time.monotonic() - began - passed)))
 
     def _send(self, seconds: float, at: float) -> None:

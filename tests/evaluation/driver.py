@@ -10,6 +10,7 @@ import numpy as np
 
 from monitor.config.config import IngestOptions, ModelConfig, model_options
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus
+from monitor.core.baselines.comparison import BaselineOptions
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
@@ -52,6 +53,8 @@ class Monitor:
         stale_after: float | None = None,
         forget: float | None = None,
         options: IngestOptions | None = None,
+        baseline: BaselineOptions | None = None,
+        reference: Reference | None = None,
     ) -> None:
         self._folder = folder
         self.config = ModelConfig(
@@ -62,8 +65,9 @@ class Monitor:
             minimum_records=minimum,
             stale_after_seconds=stale_after,
             alerts=rules,
+            baseline=baseline or BaselineOptions(),
         )
-        self._reference, self._options = monitor_reference(), options
+        self._reference, self._options = reference or monitor_reference(), options
         self.now, self.running, self.slept = START, 1000.0, 0.0
         self.lines: list[bytes] = []
         self._numbers = itertools.count()
