@@ -492,6 +492,7 @@ class Snapshot:
     measured: MeasuredWindows
     newest_at: Floats
     """The event time of the newest record, in Unix seconds; NaN without records."""
+    oldest_at: Floats
     usual_gap_seconds: Floats
     """The mean time between records; 0 with fewer than two."""
     entered: Integers

@@ -28,6 +28,8 @@ from monitor.core.alerts import (
     step,
 )
 from monitor.core.baselines.comparison import (
+    BaselineAction,
+    BaselineKind,
     BaselineMode,
     Baselines,
     Comparisons,
@@ -50,8 +52,9 @@ from monitor.core.report import (
     WindowReports,
     no_estimates,
 )
-from monitor.core.scores import Floats, Integers
+from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Segment, name_of
+from monitor.errors import Problem, UnknownName, UsageError
 from monitor.reference.reference import NO_ADAPTIVE, Reference
 
 log = logging.getLogger("cpcmon")
@@ -97,6 +100,31 @@ def notified_from_bytes(content: bytes) -> list[AlertKey]:
 
 StoredBaseline = tuple[Segment, float, OwnBaseline]
 """A segment, when it was last seen, and its own baseline."""
+
+NOT_COMPLETE = Problem("confirm", "a complete own baseline", "one that is still collected")
+
+
+def baselines_as_bytes(stored: Sequence[StoredBaseline]) -> bytes:
+    """Return own baselines as bytes."""
+    return msgspec.msgpack.encode(stored)
+
+
+def baselines_from_bytes(content: bytes) -> list[StoredBaseline]:
+    """Return stored own baselines; raises ValueError."""
+    try:
+        return msgspec.msgpack.decode(content, type=list[StoredBaseline])
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+
+
+def segment_named(name: str, segments: Iterable[Segment]) -> Segment:
+    """Return the segment with a name, as pages show it; raises UnknownName unless there is exactly one."""
+    found = [segment for segment in dict.fromkeys(segments) if name_of(segment) == name]
+    if len(found) != 1:
+        raise UnknownName(
+            Problem("segment", "the name of one segment of the model", f"{len(found) or 'none'} of that name")
+        )
+    return found[0]
 
 
 class WindowAlertState(msgspec.Struct, array_like=True):
@@ -311,13 +339,15 @@ class Evaluator:
         if content is None or self._baselines is None:
             return
         try:
-            stored = msgspec.msgpack.decode(content, type=list[StoredBaseline])
-        except (msgspec.DecodeError, ValueError):
+            stored = baselines_from_bytes(content)
+        except ValueError:
             log.warning("%s: stored baselines are invalid, starting without them", self.name)
             return
         for segment, _, one in stored:
-            self._baselines.own[segment] = one
-        if any(one.of != self._baselines.of for _, _, one in stored):
+            if one.of == self._baselines.of:
+                self._baselines.own[segment] = one
+        if len(self._baselines.own) < len(stored):
+            self._baselines.changed = True
             log.info("%s: the reference changed, so own baselines start anew", self.name)
 
     def changed_baselines(self) -> bytes | None:
@@ -326,9 +356,24 @@ class Evaluator:
         if baselines is None or not baselines.changed:
             return None
         baselines.changed = False
-        return msgspec.msgpack.encode(
+        return baselines_as_bytes(
             [(segment, baselines.seen_at.get(segment, 0.0), one) for segment, one in baselines.own.items()]
         )
+
+    def change_baseline(self, name: str, action: BaselineAction) -> None:
+        """Reset or confirm the own baseline of a segment; raises UsageError. It is used from the next evaluation on."""
+        baselines = self._baselines
+        if baselines is None:
+            raise UsageError(Problem("model", "one with a reference", "one without"))
+        segment = segment_named(name, (*self._windows, *self._missing, *baselines.own))
+        kind = baselines.kind(segment)
+        if kind is not BaselineKind.OWN:
+            raise UsageError(Problem("segment", "one with an own baseline", f"one with baseline {kind}"))
+        if action is BaselineAction.RESET:
+            baselines.reset(segment)
+        elif not baselines.confirm(segment):
+            raise UsageError(NOT_COMPLETE)
+        log.info("%s, %s: own baseline: %s by command", self.name, name, action)
 
     def evaluate(self, now: float, running: float, awake: float) -> Report:
         """Evaluate all windows at `now`, Unix time.
@@ -433,7 +478,7 @@ class Evaluator:
             if state == _OK:
                 one.memory.last_valid_at = at.now
             one.memory.set_state(STATES[state], at.now)
-        compared = self._compare(snapshot, found, new, at.now)
+        compared = self._compare(snapshot, found, at.now)
         facts = WindowFacts(
             found.states,
             quiet_seconds,
@@ -472,13 +517,11 @@ class Evaluator:
             compared,
         )
 
-    def _compare(self, snapshot: Snapshot, found: _Estimated, new: Integers, now: float) -> Comparisons:
+    def _compare(self, snapshot: Snapshot, found: _Estimated, now: float) -> Comparisons:
         """Compare the windows with their baselines."""
         baselines = cast("Baselines", self._baselines)
-        records = snapshot.measured.records
-        oldest = snapshot.newest_at - snapshot.usual_gap_seconds * np.maximum(0, records - 1)
         valid = found.shown & (found.states == _OK)
-        times = WindowTimes(new, oldest, snapshot.newest_at)
+        times = WindowTimes(snapshot.oldest_at, snapshot.newest_at)
         compared = baselines.compare(snapshot.segments, snapshot.measured, found.estimates, valid, times, now)
         segmentation = self.config.segmentation
         forget = segmentation.forget_seconds
