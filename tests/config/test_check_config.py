@@ -63,7 +63,7 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
         "  alert bad (warning): too many records are rejected or suspicious, for 10m",
         (
             "  alert output_drift (warning): outputs differ from the baseline by over 1.5 times what chance alone gives,"
-            " at least 0.1, for 30m"
+            " at least 0.12, for 30m"
         ),
         (
             f"  alert baseline_gap (critical): adaptive of an own, unverified baseline under {accuracy - 0.1:.3f},"

@@ -41,7 +41,7 @@ models:
 """
 
 DEFAULT_RULES = (
-    AlertRule("output_drift", AlertType.OUTPUT_DRIFT, new_records=0.5),
+    AlertRule("output_drift", AlertType.OUTPUT_DRIFT),
     AlertRule("baseline_gap", AlertType.BASELINE_GAP, Severity.CRITICAL, drop=0.1, for_seconds=600.0),
 )
 """Alerts that a model has without listing them."""
@@ -83,7 +83,7 @@ def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
             "{name: a, type: disagreement, above: 0.2}",
             AlertRule("a", AlertType.DISAGREEMENT, above=0.2, new_records=1.0),
         ),
-        ("{name: a, type: output_drift}", AlertRule("a", AlertType.OUTPUT_DRIFT, new_records=0.5)),
+        ("{name: a, type: output_drift}", AlertRule("a", AlertType.OUTPUT_DRIFT)),
         (
             "{name: a, type: baseline_gap, segments: ['site=*']}",
             replace(DEFAULT_RULES[1], name="a", segments=("site=*",)),
