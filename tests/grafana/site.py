@@ -35,6 +35,7 @@ _MODEL = """\
     segment_by: %(fields)s
     evaluate: {every: 1s}
     minimum_records: 20
+    baseline_records: 40
     alerts: [%(alerts)s]
     performance: %(performance)s
 """

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.decisions import Decision
@@ -109,6 +110,49 @@ def test_every_meaning_is_used_and_defined() -> None:
     for page, query in _ALL_PAGES:
         shown |= Numbers(text_of(page, _rich_site(), **query)).shown
     assert _MEANINGS - shown == set()
+
+
+def _words(**query: str) -> str:
+    return " ".join(re.sub("<[^>]+>", " ", _page(**query)).split())
+
+
+def test_the_head_says_the_verdict_first_then_the_baseline() -> None:
+    """Each kind of baseline in its own words."""
+    drifted = _words(segment="site=Celle,scanner=1")
+    verdict = drifted.index("The estimate holds, but the outputs drifted: trust it less.")
+    own = "No labelled baseline: compared with its own first 2,000 records, from 2025-11-06 13:33 UTC to"
+    assert verdict < drifted.index("About 8") < drifted.index(own)
+    assert "The estimate fell." in _words(segment=_SHIFTED)
+    whole, labelled = _words(), _words(segment="site=Aachen")
+    assert "The estimate holds, and so do the outputs." in whole
+    assert "Compared with the 600 labelled records of the reference, accuracy 87.0%" in whole
+    assert "Compared with the 1,234 labelled records of this segment in the reference, accuracy 84.0%" in labelled
+    assert "84.0% baseline" in labelled
+    assert "points over that of its baseline" in labelled
+
+
+def test_an_unverified_baseline_says_what_to_do() -> None:
+    """In a command that a shell reads as it is meant. A confirmed one says nothing."""
+    collecting = _words(segment="site=Celle,scanner=2")
+    assert "No labelled baseline: collecting its own, 1,200 of 2,000 records. Unverified" in collecting
+    assert "No comparison of outputs until its baseline is collected." in collecting
+    assert "cpcmon baseline density --segment site=Celle,scanner=2 --confirm" in collecting
+    assert "Unverified" not in _words(segment="site=Bonn")
+    first = sample_report().segments[-2]
+    named = replace(sample_report(), segments=(replace(first, segment=(("site", "St. Mary's; reboot"),)),))
+    text = text_of(model_page, sample_site({"density": named}), name="density", segment="site=St. Mary's; reboot")
+    assert escape("--segment 'site=St. Mary'\"'\"'s; reboot' --confirm") in text
+
+
+def test_drift_stands_beside_the_estimate_with_the_class_that_changed_most() -> None:
+    text = _words(segment="site=Celle,scanner=1")
+    assert "Predicted classes ≠ drifted 0.31 0.06 0.10" in text
+    assert "Confidence ✓ as before 0.06 0.05 0.10" in text
+    assert "Changed most: heterogeneous: 18.2% of the answers then, 0.0% now" in text
+    assert (
+        "output_drift (warning): the model answers differently than it did; do not rely on the estimate alone: 0.31 from"
+        " its baseline, limit 0.10 (compared with its own first records); pending since" in text
+    )
 
 
 @pytest.mark.parametrize(

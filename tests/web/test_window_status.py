@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from monitor.core.alerts import AlertPhase
+from monitor.core.baselines.comparison import Baseline, BaselineKind
+from monitor.core.baselines.comparison import Verdict as Change
 from monitor.core.estimate import WindowState
 from monitor.core.input_health import FoundProblem, InputProblem
 from monitor.core.report import InputFacts, Realised, Report, SegmentReport
@@ -24,6 +26,10 @@ INFO = segment("F", WindowState.OK, estimated(0.93), low(AlertPhase.OK), apart(A
 SILENT_INFO = segment("G", WindowState.STALE, None, apart(AlertPhase.FIRING))
 UNKNOWN = segment("D", WindowState.STALE, None, low(AlertPhase.OK))
 UNWATCHED = segment("E", WindowState.OK, estimated(0.93))
+OWN = Baseline(BaselineKind.OWN, 0.93, 2000, 2000, NOW - 9e5, NOW - 8e5, verified=False)
+UNVERIFIED = replace(FINE, segment=(("site", "H"),), baseline=OWN, verdict=Change.HOLDS)
+DRIFTED = replace(UNVERIFIED, segment=(("site", "I"),), verdict=Change.DRIFTED)
+CONFIRMED = replace(UNVERIFIED, segment=(("site", "J"),), baseline=OWN._replace(verified=True))
 
 
 def _report(*segments: SegmentReport) -> dict[str, Report]:
@@ -52,6 +58,9 @@ def _verdict(
         ((SILENT_INFO,), Urgency.UNKNOWN, "No window can be evaluated. 0 windows evaluated, 1 unknown.", ""),
         ((UNKNOWN,), Urgency.UNKNOWN, "No window can be evaluated. 0 windows evaluated, 1 unknown.", ""),
         ((UNWATCHED,), Urgency.UNWATCHED, "No alert is configured, so none can fire. 1 window evaluated, 1 without an alert configured.", ""),
+        ((UNVERIFIED, FINE), Urgency.UNVERIFIED, "No alert. 2 windows evaluated, 1 with an unverified baseline.", ""),
+        ((CONFIRMED, FINE), Urgency.FINE, "No alert. 2 windows evaluated.", ""),
+        ((DRIFTED, UNVERIFIED), Urgency.CHANGED, "No alert, but 1 window has changed since its baseline. 2 windows evaluated, 1 with an unverified baseline.", ""),
         ((UNWATCHED, FINE), Urgency.UNWATCHED, "No alert. 2 windows evaluated, 1 without an alert configured.", ""),
     ],
 )  # fmt: skip

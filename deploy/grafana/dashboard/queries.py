@@ -84,11 +84,15 @@ def over_replicas(ratio: str, records: str, by: str) -> str:
 
 
 def worst(place: int) -> str:
-    """Return the estimate minus the reference accuracy of the segment at a place, worst first, at the end of the range."""
+    """Return the estimate minus the baseline of the segment at a place, worst first, at the end of the range."""
     now = f"min by (segment) {estimated('', MODEL, ESTIMATOR, at=' @ end()')}"
     better = f" unless bottomk({place - 1}, {now})" if place > 1 else ""
     reference = f"max by (job, namespace) ({series('cpcmon_reference_accuracy_ratio', MODEL)})"
-    less = f"{estimated('', MODEL, ESTIMATOR)} - on (job, namespace) group_left () {reference}"
+    baseline = f"max by (job, namespace, segment) ({series('cpcmon_baseline_accuracy_ratio', MODEL)})"
+    estimate = estimated("", MODEL, ESTIMATOR)
+    less = f"({estimate} - on (job, namespace, segment) group_left () {baseline})"
+    # While a segment collects its baseline, the reference has to do.
+    less += f" or ({estimate} - on (job, namespace) group_left () {reference})"
     return f"min by (segment) ({less}) and (bottomk({place}, {now}){better})"
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 from monitor.core.alerts import AlertPhase, AlertStatus
@@ -170,6 +171,8 @@ def _comparison(report: Report, segment: SegmentReport) -> dict[str, Any]:
     change, facts = segment.changed_class, report.reference
     most = min(1.0, 1.1 * max((max(one.distance, one.limit) for one in segment.drift), default=1.0))
     return {
+        # Names come from records, and people paste the command.
+        "confirm": f"cpcmon baseline {quote(report.model)} --segment {quote(segment.name)} --confirm",
         "compared_verdict": None if segment.verdict is None else VERDICTS[segment.verdict],
         "drifts": [(MEASURES[one.measure], one, drift_row(MEASURES[one.measure], one, most)) for one in segment.drift],
         "changed_class": None

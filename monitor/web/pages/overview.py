@@ -179,7 +179,8 @@ def _row(
         "field": field,
         "bar": drawn,
         "disagreement": _disagreement(segment),
-        "verdict": "" if segment.verdict in {None, Verdict.HOLDS} else f"{VERDICTS[segment.verdict]}.",
+        "verdict": "" if segment.verdict is None else f"{VERDICTS[segment.verdict]}.",
+        "holds": segment.verdict is Verdict.HOLDS,
         "changed": _changed(segment, report),
         "compared": [
             *([] if baseline is None or baseline.kind is BaselineKind.REFERENCE else [brief_baseline(baseline)]),

@@ -227,7 +227,8 @@ class Within:
         """Return the words for a window of that urgency."""
         if self.problem and own > Urgency.PROBLEM:
             return Urgency.PROBLEM.words
-        return "No alert of its own" if own is Urgency.FINE and self.urgency(own) is not own else own.words
+        quiet = own in {Urgency.FINE, Urgency.UNVERIFIED}
+        return "No alert of its own" if quiet and self.urgency(own) is not own else own.words
 
     def by_urgency(self) -> list[NotableParts]:
         """Return the notable parts, grouped by urgency."""
