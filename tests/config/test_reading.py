@@ -77,6 +77,7 @@ def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
         ("{name: a, drop: 0.05}", AlertRule("a", drop=0.05, on=On.UPPER, for_seconds=1800.0)),
         ("{name: a, above: 0.99}", AlertRule("a", above=0.99, on=On.LOWER)),
         ("{name: a, above: 0.99, on: value, for: 0s}", AlertRule("a", above=0.99, on=On.VALUE, for_seconds=0.0)),
+        ("{name: a, below: 0.8, on: field_upper}", AlertRule("a", below=0.8, on=On.FIELD_UPPER)),
         ("{name: a, below: 0.8, estimator: atc_mc_ts}", AlertRule("a", below=0.8, estimator="atc_mc_ts")),
         ("{name: a, type: disagreement}", AlertRule("a", AlertType.DISAGREEMENT, new_records=1.0)),
         (

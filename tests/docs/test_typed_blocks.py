@@ -28,7 +28,6 @@ RUN_BY = {
     "docs/commands.md": {"": "tests/docs/test_commands_page.py"},
     "docs/configuration.md": {"cpcmon check-config": HERE},
     "docs/deployment.md": {"": "tests/systemd/test_deployment_page.py"},
-    "docs/baselines.md": {"": "tests/cli/test_baseline.py"},
     "docs/directory.md": {"cp result.jsonl": "tests/sources/directory/test_directory_page.py"},
     "docs/grafana.md": {
         "sed": "tests/grafana/test_grafana_page.py",
