@@ -20,7 +20,7 @@ from monitor.cli.run import DEFAULT_ADDRESS
 from monitor.config.config import ModelConfig
 from monitor.config.reading import read_config
 from monitor.core.baselines.comparison import BaselineAction, BaselineKind, Baselines
-from monitor.core.estimate import headline_in
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.errors import Problem, ServerError, StateInUse, UnknownName, UsageError
 from monitor.evaluation.evaluator import (

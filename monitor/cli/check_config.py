@@ -34,7 +34,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Read a configuration as the daemon does, open its references, check that storage.path is writable, and show the"
         " memory use of its windows and the thresholds of its alerts. Exits with 0 if it is valid, or with 2 and every"
-        " problem. Run it as the daemon's user. With --sample, also read the first 1,000 records of a file and say what the"
+        " problem. Run it as the daemon's user. With --sample, also read the first 1,000 or more records of a file and say what the"
         " daemon would do with them; exits with 2 if they are not what configuration and reference expect."
     )
     parser.epilog = (

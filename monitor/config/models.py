@@ -41,7 +41,7 @@ _HOLD = {
     AlertType.DEGRADED_INPUT: 600.0,
 }
 """Default of `for`, in seconds."""
-_NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0, AlertType.OUTPUT_DRIFT: 0.5}
+_NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0, AlertType.OUTPUT_DRIFT: 0.2}
 """Default of `new_records`."""
 
 _CLASS = Text("the name of a class")

@@ -38,7 +38,8 @@ from monitor.core.baselines.comparison import (
     change_upper,
 )
 from monitor.core.calibration import WindowEstimates
-from monitor.core.estimate import HEADLINE, STATES, Why, WindowState, headline_in
+from monitor.core.estimate import HEADLINE, STATES, Why, WindowState
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, far_mix
 from monitor.core.performance import MeasuredPerformance, Target
 from monitor.core.report import (
@@ -273,9 +274,13 @@ class Evaluator:
     """None without a reference."""
     _counted: tuple[int, int] | None = None
     _input: RecentInput = field(default_factory=RecentInput)
-    _problems: tuple[FoundProblem, ...] = ()
+    _unmatched: tuple[str, ...] = ()
+    """Alerts that match no window."""
+    _far_mix: FoundProblem | None = None
     _counts: Mapping[str, Count] = field(default_factory=dict)
     """Records until the last evaluation, by what may be wrong with them."""
+    _resumed: bool = False
+    """Whether this is the first evaluation after a restart or reload."""
     _last: float | None = None
     retracted_at: float | None = None
     """When the caller retracted the last report: since then its windows are in state `error`."""
@@ -320,7 +325,7 @@ class Evaluator:
             return
         if memory.versions.of == self._version:
             self._versions = memory.versions
-        self._input = memory.input
+        self._input, self._resumed = memory.input, True
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
@@ -639,20 +644,22 @@ class Evaluator:
     def _input_problems(
         self, snapshot: Snapshot, windows: WindowReports, reference: Reference, now: float
     ) -> tuple[FoundProblem, ...]:
-        """Return the problems with the input. While catching up, windows are incomplete and those from before stay."""
-        self._input.add(self._counts, snapshot.counts, catching_up=snapshot.catching_up)
-        self._counts = snapshot.counts
-        if snapshot.catching_up:
-            return self._problems
-        unmatched: list[str] = []
-        # Of a shared model, another process may have the segments.
-        if not self.shared and windows.records[0] >= FEWEST:
-            matches = windows.alerts.applies
-            unmatched = [rule.name for row, rule in enumerate(self.config.alerts) if not matches[row].any()]
+        """Return the problems with the input. While catching up, windows are incomplete and their problems stay."""
+        # What arrived while cpcmon did not run is old, too.
+        self._input.add(self._counts, snapshot.counts, catching_up=snapshot.catching_up or self._resumed)
+        self._counts, self._resumed = snapshot.counts, False
+        if not snapshot.catching_up:
+            self._unmatched = ()
+            # Of a shared model, another process may have the segments.
+            if not self.shared and windows.records[0] >= FEWEST:
+                matches = windows.alerts.applies
+                self._unmatched = tuple(
+                    rule.name for row, rule in enumerate(self.config.alerts) if not matches[row].any()
+                )
+            predicted = snapshot.measured.predicted[0]
+            self._far_mix = far_mix(reference.classes, predicted, reference.summary.class_predicted)
         seen = {",".join(name for name, _ in segment) for segment in snapshot.segments}
-        mix = far_mix(reference.classes, snapshot.measured.predicted[0], reference.summary.class_predicted)
-        self._problems = self._input.problems(seen, unmatched, mix, now)
-        return self._problems
+        return self._input.problems(seen, self._unmatched, self._far_mix, now)
 
     @staticmethod
     def _degraded(found: InputFacts, reference: Reference) -> bool:

@@ -128,6 +128,7 @@ def alert(name: str = "accuracy_low", phase: AlertPhase = AlertPhase.FIRING, val
         estimator="adaptive",
         threshold=0.8,
         value=value,
+        baseline="own",
     )
 
 

@@ -59,6 +59,7 @@ def test_a_message_has_every_documented_key(to: Open) -> None:
         "estimator": "adaptive",
         "metric": None,
         "class": None,
+        "baseline": "own",
         "at": "2026-11-16T13:00:00.000Z",
         "since": "2026-11-16T12:59:00.000Z",
         "value": 0.71,

@@ -219,6 +219,13 @@ class OverTime:
     """Active alerts, with the start of their phase."""
     fingerprint: str = ""
     """Of the reference; empty if it has no field intervals."""
+    baseline: Mark | None = None
+    """What the window is compared with, if it is not the reference."""
+
+    @property
+    def compared(self) -> Mark | None:
+        """The level that the estimate is compared with."""
+        return self.baseline or (None if self.reference is None else Mark("reference", self.reference))
 
     def points(self) -> list[Point]:
         """Return the points of the series."""
@@ -266,8 +273,8 @@ def _shares(points: Iterable[Point], data: OverTime, realised: Iterable[Realised
         yield from (one for one in ends if one is not None)
     yield from (mark.value for mark in data.thresholds)
     yield from (one.accuracy for one in realised)
-    if data.reference is not None:
-        yield data.reference
+    if data.compared is not None:
+        yield data.compared.value
 
 
 def _grid(size: ChartSize, x: Linear, y: Linear) -> Iterable[str]:
@@ -326,11 +333,11 @@ def _band(kind: str, known: Sequence[tuple[float, float, float]], x: Linear, y: 
 
 
 def _levels(data: OverTime, size: ChartSize, y: Linear, start: float) -> Iterable[str]:
-    """Draw reference and thresholds, from the last change of the reference on; labels do not overlap."""
+    """Draw baseline and thresholds, from the last change of the reference on; labels do not overlap."""
     box = size.box
     levels = [("threshold", mark.name, mark.value) for mark in data.thresholds]
-    if data.reference is not None:
-        levels.append(("reference", "reference", data.reference))
+    if data.compared is not None:
+        levels.append(("reference", data.compared.name, data.compared.value))
     labels: list[tuple[float, str, str]] = []
     for kind, name, value in sorted(levels, key=lambda level: -level[2]):
         at = y(value)
@@ -399,8 +406,8 @@ def _label(points: list[Point], data: OverTime, realised: Sequence[Realised]) ->
         f"Estimated accuracy over time, from {clock(points[0].at)} to {clock(points[-1].at)}:"
         f" lowest {per_cent(min(known))}, highest {per_cent(max(known))}, last {per_cent(known[-1])}"
     )
-    if data.reference is not None:
-        text += f"; reference accuracy {per_cent(data.reference)}"
+    if data.compared is not None:
+        text += f"; {data.compared.name} accuracy {per_cent(data.compared.value)}"
     text += "".join(f"; {OTHER_REFERENCE} from {clock(one.at)} on" for one in replaced(points))
     text += "".join(f"; threshold of {mark.name} {per_cent(mark.value)}" for mark in data.thresholds)
     return text + (f"; {len(realised)} realised accuracies" if realised else "")

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor.core.alerts import AlertStatus
+from monitor.core.baselines.comparison import BaselineKind, Verdict
+from monitor.core.baselines.output_drift import Measure
 from monitor.core.estimate import HEADLINE
 from monitor.core.report import Realised, Report, SegmentReport
 from monitor.reference.reference import NO_ADAPTIVE
@@ -15,7 +17,9 @@ from monitor.web.pages.status import (
     Within,
     active_alerts,
     alert_urgency,
+    baseline_accuracy,
     headline_of,
+    overall_status,
     rank,
     ranked,
     ranked_models,
@@ -24,10 +28,19 @@ from monitor.web.pages.status import (
     thresholds_of,
     urgencies_of,
     urgency_of,
-    verdict,
     within,
 )
-from monitor.web.pages.wording import STATES, ago, moment, oddities, per_cent, plural
+from monitor.web.pages.wording import (
+    STATES,
+    VERDICTS,
+    ago,
+    brief_baseline,
+    class_change,
+    moment,
+    oddities,
+    per_cent,
+    plural,
+)
 from monitor.web.server.request import Response
 from monitor.web.site import Site
 
@@ -52,7 +65,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
         "overview.html",
         title="Overview",
         here="/",
-        verdict=verdict(reports, health),
+        overall=overall_status(reports, health),
         counts=[(urgency, urgencies.count(urgency)) for urgency in Urgency if urgency in urgencies],
         health=health,
         problems=[(report.model, one) for report in models for one in report.input.problems],
@@ -86,7 +99,7 @@ def _no_alerts(reports: Sequence[Report]) -> str:
     if not any(segment.alerts for segment in segments):
         return "No alert is configured, so none can fire."
     if suspects := suspected(reports):
-        return f"No alert fires, but the input of {suspects} has a problem: this is no all-clear."
+        return f"No alert fires, but {suspects}: this is no all-clear."
     unknown = sum(headline_of(segment) is None for segment in segments)
     if unknown:
         return f"No alert fires, but {plural(unknown, 'window')} cannot be evaluated: this is no all-clear."
@@ -138,6 +151,7 @@ def _notes(report: Report, remark: str | None) -> list[str]:
 
 def _scale(segments: Sequence[SegmentReport], report: Report, realised: Mapping[str, Realised]) -> Scale:
     values = [] if report.reference is None else [report.reference.accuracy]
+    values += [one.baseline.accuracy for one in segments if one.baseline and one.baseline.accuracy is not None]
     for segment in segments:
         estimate = headline_of(segment)
         if estimate is not None:
@@ -152,9 +166,9 @@ def _row(
     segment: SegmentReport, report: Report, inside: Within, realised: Realised | None, scale: Scale, now: float
 ) -> dict[str, Any]:
     own, estimate, thresholds = urgency_of(segment), headline_of(segment), thresholds_of(segment)
-    reference = None if report.reference is None else report.reference.accuracy
+    reference, baseline = None if report.reference is None else report.reference.accuracy, segment.baseline
     labelled, field = None if realised is None else realised.accuracy, segment.field[-1] if segment.field else None
-    drawn = estimate and bar(estimate, reference, thresholds, scale, labelled, field)
+    drawn = estimate and bar(estimate, baseline_accuracy(segment, report), thresholds, scale, labelled, field)
     return {
         "segment": segment,
         "urgency": inside.urgency(own),
@@ -165,12 +179,24 @@ def _row(
         "field": field,
         "bar": drawn,
         "disagreement": _disagreement(segment),
+        "verdict": "" if segment.verdict is None else f"{VERDICTS[segment.verdict]}.",
+        "holds": segment.verdict is Verdict.HOLDS,
+        "changed": _changed(segment, report),
         "compared": [
+            *([] if baseline is None or baseline.kind is BaselineKind.REFERENCE else [brief_baseline(baseline)]),
             *([] if reference is None else [f"reference {per_cent(reference)}"]),
             *(f"threshold {per_cent(one)}" for one in thresholds),
         ],
         "realised": realised,
     }
+
+
+def _changed(segment: SegmentReport, report: Report) -> str:
+    """Name the class that changed most, if the classes drifted."""
+    change, drifted = segment.changed_class, {one.measure for one in segment.drift if one.drifted}
+    if change is None or report.reference is None or Measure.CLASS_MIX not in drifted:
+        return ""
+    return class_change(report.reference.classes[change.class_index], change)
 
 
 def _no_estimate(segment: SegmentReport, now: float) -> str:

@@ -11,7 +11,9 @@ from enum import IntEnum
 from typing import Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, Severity
-from monitor.core.estimate import Estimate, headline_in
+from monitor.core.baselines.comparison import Verdict
+from monitor.core.estimate import Estimate
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL, name_of
 from monitor.web.pages.wording import place, plural
@@ -31,11 +33,15 @@ class Urgency(IntEnum):
     UNKNOWN = 2, "?", "Unknown"
     PROBLEM = 3, "!", "Input problem"
     """The input of the model has a problem, so that no alert fires says little."""
-    INFO = 4, "○", "Info"
+    CHANGED = 4, "≠", "Changed"
+    """No alert, but the estimate fell or the outputs drifted since the baseline."""
+    INFO = 5, "○", "Info"
     """Only alerts of severity info fire or are pending."""
-    UNWATCHED = 5, "–", "No alert configured"
+    UNVERIFIED = 6, "◌", "No alert, baseline unverified"
+    """Compared with its own first records, and nobody has confirmed those."""
+    UNWATCHED = 7, "–", "No alert configured"
     """No alert is configured, so that none fires says nothing."""
-    FINE = 6, "✓", "No alert"
+    FINE = 8, "✓", "No alert"
 
     def __new__(cls, value: int, sign: str, words: str) -> Self:
         """Return a member with its sign and words."""
@@ -70,7 +76,11 @@ def urgency_of(segment: SegmentReport) -> Urgency:
             return urgency
         worst = min(worst, urgency)
     # Without an estimate a window is not ok, whatever its alerts were before.
-    return Urgency.UNKNOWN if headline_of(segment) is None else worst
+    if headline_of(segment) is None:
+        return Urgency.UNKNOWN
+    if segment.verdict is Verdict.FELL or segment.verdict is Verdict.DRIFTED:
+        return min(worst, Urgency.CHANGED)
+    return worst if segment.baseline is None or segment.baseline.verified else min(worst, Urgency.UNVERIFIED)
 
 
 def alert_urgency(alert: AlertStatus) -> Urgency:
@@ -137,8 +147,15 @@ def thresholds_of(segment: SegmentReport) -> list[float]:
     return sorted(found)
 
 
+def baseline_accuracy(segment: SegmentReport, report: Report) -> float | None:
+    """Return the accuracy that a window is compared with: that of the reference while its own baseline is collected."""
+    if segment.baseline is not None and segment.baseline.accuracy is not None:
+        return segment.baseline.accuracy
+    return None if report.reference is None else report.reference.accuracy
+
+
 def _margin(segment: SegmentReport, report: Report) -> float:
-    """Return how far the interval's upper end lies above the highest lower threshold; without one, the estimate above the reference."""
+    """Return how far the interval's upper end lies above the highest lower threshold; without one, the estimate above the baseline."""
     estimate = headline_of(segment)
     thresholds = sorted(
         one.threshold
@@ -149,7 +166,8 @@ def _margin(segment: SegmentReport, report: Report) -> float:
         return math.inf
     if thresholds:
         return (estimate.interval.upper if estimate.interval else estimate.accuracy) - thresholds[-1]
-    return math.inf if report.reference is None else estimate.accuracy - report.reference.accuracy
+    baseline = baseline_accuracy(segment, report)
+    return math.inf if baseline is None else estimate.accuracy - baseline
 
 
 MOST_NAMED = 5
@@ -157,6 +175,7 @@ _VERBS = {
     Urgency.ALERT: ("is alerting", "are alerting"),
     Urgency.PENDING: ("is pending", "are pending"),
     Urgency.UNKNOWN: ("cannot be evaluated", "cannot be evaluated"),
+    Urgency.CHANGED: ("has changed since its baseline", "have changed since their baselines"),
 }
 
 
@@ -182,7 +201,7 @@ class Within:
 
     parts: int = 0
     notable: Sequence[SegmentReport] = ()
-    """Those that alert, are pending, or have no estimate; worst first."""
+    """Those that alert, are pending, have no estimate, or changed; worst first."""
     problem: bool = False
     """Whether the input of the model has a problem."""
 
@@ -208,7 +227,8 @@ class Within:
         """Return the words for a window of that urgency."""
         if self.problem and own > Urgency.PROBLEM:
             return Urgency.PROBLEM.words
-        return "No alert of its own" if own is Urgency.FINE and self.urgency(own) is not own else own.words
+        quiet = own in {Urgency.FINE, Urgency.UNVERIFIED}
+        return "No alert of its own" if quiet and self.urgency(own) is not own else own.words
 
     def by_urgency(self) -> list[NotableParts]:
         """Return the notable parts, grouped by urgency."""
@@ -228,7 +248,7 @@ def within(report: Report) -> Mapping[str, Within]:
     notable: dict[str, list[SegmentReport]] = {}
     for one in report.segments:
         own = frozenset(name for name, _ in one.segment)
-        is_notable = urgency_of(one) <= Urgency.UNKNOWN
+        is_notable = urgency_of(one) <= Urgency.CHANGED
         for wider in fields:
             whole = wholes.get(frozenset(pair for pair in one.segment if pair[0] in wider)) if wider < own else None
             if whole is not None:
@@ -259,7 +279,7 @@ def _shown(segment: SegmentReport, report: Report) -> Urgency:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OverallStatus:
     """The overall status."""
 
     urgency: Urgency
@@ -268,7 +288,7 @@ class Verdict:
     """The counts behind it, and reasons to doubt it."""
 
 
-def verdict(reports: Mapping[str, Report], health: Health) -> Verdict:
+def overall_status(reports: Mapping[str, Report], health: Health) -> OverallStatus:
     """Return the overall status: that of the worst window, and at best unknown while cpcmon is not ready."""
     urgencies = urgencies_of(reports, health)
     worst, sentence, more = min(urgencies, default=Urgency.UNKNOWN), _alerting(reports, len(urgencies)), []
@@ -283,7 +303,7 @@ def verdict(reports: Mapping[str, Report], health: Health) -> Verdict:
     if health.unhealthy:
         more.insert(0, sentence)
         worst, sentence = Urgency.ALERT, "cpcmon is unhealthy: this page may be out of date."
-    return Verdict(worst, sentence, " ".join(more))
+    return OverallStatus(worst, sentence, " ".join(more))
 
 
 def _alerting(reports: Mapping[str, Report], total: int) -> str:
@@ -301,18 +321,28 @@ def _alerting(reports: Mapping[str, Report], total: int) -> str:
         return "No model has been evaluated yet."
     if urgencies == {Urgency.UNKNOWN}:
         return "No window can be evaluated."
-    if suspects := suspected(list(reports.values())):
-        return f"No alert, but the input of {suspects} has a problem: this is no all-clear."
-    if urgencies.isdisjoint({Urgency.FINE, Urgency.INFO, Urgency.PENDING}):
-        return "No alert is configured, so none can fire."
-    return "No critical or warning alert." if Urgency.INFO in urgencies else "No alert."
+    found = _quiet([urgency_of(segment) for _, segment in windows])
+    if not any(segment.alerts and headline_of(segment) is not None for _, segment in windows):
+        found = "No alert is configured, so none can fire"
+    suspects = suspected(list(reports.values()))
+    return f"{found}, but {suspects}: this is no all-clear." if suspects else f"{found}."
+
+
+def _quiet(urgencies: Sequence[Urgency]) -> str:
+    """Describe windows none of which alerts."""
+    quiet = "No critical or warning alert" if Urgency.INFO in urgencies else "No alert"
+    changed = urgencies.count(Urgency.CHANGED)
+    return f"{quiet}, but {plural(changed, 'window')} {_VERBS[Urgency.CHANGED][changed > 1]}" if changed else quiet
 
 
 def suspected(reports: Sequence[Report]) -> str:
-    """Return the names of models whose input has a problem: the first few; empty if there is none."""
+    """Say which models have a problem with their input: the first few; empty if there is none."""
     names = sorted(report.model for report in reports if report.input.problems)
+    if len(names) == 1:
+        return f"the input of {names[0]} has a problem"
     more = f" and {len(names) - _MOST_NAMED_AT_TOP} more" if len(names) > _MOST_NAMED_AT_TOP else ""
-    return f"{', '.join(names[:_MOST_NAMED_AT_TOP])}{more}"
+    listed = f"{', '.join(names[:_MOST_NAMED_AT_TOP])}{more}"
+    return f"the inputs of {len(names)} models have problems ({listed})" if names else ""
 
 
 def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str:
@@ -322,6 +352,7 @@ def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str
         Urgency.UNKNOWN: "unknown",
         Urgency.PROBLEM: "with an input problem",
         Urgency.INFO: "with info only",
+        Urgency.UNVERIFIED: "with an unverified baseline",
         Urgency.UNWATCHED: "without an alert configured",
     }
     counts = [f"{urgencies.count(urgency)} {name}" for urgency, name in words.items() if urgency in urgencies]
