@@ -77,6 +77,20 @@ def synthetic(records: int, classes: int, *, seed: int, sharpness: float = 2.0) 
     return p, np.minimum(labels, classes - 1)
 
 
+def hospital(
+    random: np.random.Generator, records: int, *, harder: float = 0.0, mistaken: float = 0.0
+) -> tuple[Singles, Integers]:
+    """Return outputs of an overconfident model of four classes at a hospital, and labels.
+
+    `harder` cases lower the confidence with the accuracy, which estimators see; a share `mistaken` of labels has nothing to do
+    with the outputs, which they do not see.
+    """
+    p = accepted(np.exp(random.normal(size=(records, 4)) * (4.0 - harder))).astype(np.float64)
+    labels = np.minimum((p.cumsum(axis=1) < random.random((records, 1))).sum(axis=1), 3)
+    labels = np.where(random.random(records) < mistaken, random.integers(0, 4, records), labels)
+    return accepted(p**1.3), labels
+
+
 def named_values(found: Estimates, weight: float, window: int = 0) -> dict[str, float]:
     """Return the estimates of one window, with set sizes, combinations and disagreement, by the names of the oracle."""
     values: dict[str, float] = {}

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from monitor.cli.parser import as_path
@@ -11,6 +12,7 @@ from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, model
 from monitor.config.reading import read_config
 from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
+from monitor.core.baselines.comparison import DRIFT_LEAST, DRIFT_MARGIN, BaselineMode
 from monitor.core.estimate import HEADLINE
 from monitor.errors import CpcmonError, UsageError
 from monitor.evaluation.crontab import cron_problem
@@ -32,7 +34,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Read a configuration as the daemon does, open its references, check that storage.path is writable, and show the"
         " memory use of its windows and the thresholds of its alerts. Exits with 0 if it is valid, or with 2 and every"
-        " problem. Run it as the daemon's user. With --sample, also read the first 1,000 records of a file and say what the"
+        " problem. Run it as the daemon's user. With --sample, also read the first 1,000 or more records of a file and say what the"
         " daemon would do with them; exits with 2 if they are not what configuration and reference expect."
     )
     parser.epilog = (
@@ -138,6 +140,8 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
         fields = "; ".join(" and ".join(names) for names in model.segmentation.split_by)
         lines.append(f"  at most {model.segmentation.most_segments:,} segments, by {fields}")
     lines.append(f"  evaluated {when}, with at least {model.minimum_records:,} records")
+    if reference is not None:
+        lines.append(f"  {_baseline_line(model, reference)}")
     own = {rule.name: _own(rule, reference) for rule in model.alerts}
     headline = HEADLINE if reference is None else reference.calibration.headline
     lines.extend(
@@ -154,6 +158,26 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
         )
         lines.extend(f"  warning: {sentence}" for sentence in reference.warnings().values())
     return lines
+
+
+def _baseline_line(model: ModelConfig, reference: Reference) -> str:
+    """Describe what windows are compared with."""
+    options, labelled = model.baseline, reference.calibration.segments
+    first = f"their own first {options.needed(model.bounds.records):,} records"
+    if options.records is None and model.bounds.records is None:
+        first = f"their own first {_time(model.bounds.age_seconds or 0.0)}, at least {options.needed(None):,} records"
+    if options.period is not None:
+        times = (datetime.fromtimestamp(one, UTC).isoformat().replace("+00:00", "Z") for one in options.period)
+        first = f"their own records from {' to '.join(times)}"
+    if options.mode is BaselineMode.OWN:
+        return f"the model and its segments are compared with {first}"
+    if options.mode is BaselineMode.REFERENCE or not model.segmentation.split_by:
+        return "compared with the reference"
+    if labelled is None:
+        return f"compared with the reference, segments with {first}"
+    return (
+        f"compared with the reference, {len(labelled)} segments with their labelled records in it, others with {first}"
+    )
 
 
 def _own(rule: AlertRule, reference: Reference | None) -> float | None:
@@ -177,6 +201,12 @@ def describe(rule: AlertRule, own: float | None) -> str:
     if rule.kind is AlertType.DISAGREEMENT:
         limit = f"{CHANCE_MARGIN} times what chance alone gives" if rule.above is None else f"{rule.above:.3f}"
         return f"disagreement over {limit}{hold}{where}"
+    if rule.kind is AlertType.OUTPUT_DRIFT:
+        limit = f"{DRIFT_MARGIN} times what chance alone gives, at least {DRIFT_LEAST:g}"
+        return f"outputs differ from the baseline by over {limit if rule.above is None else f'{rule.above:.3f}'}{hold}{where}"
+    if rule.kind is AlertType.BASELINE_GAP:
+        limit = "the gap" if own is None else f"{own - (rule.drop or 0.0):.3f}"
+        return f"{HEADLINE} of an own, unverified baseline under {limit}, {rule.drop:g} under the reference's accuracy{hold}{where}"
     if rule.above is not None:
         threshold = f"over {rule.above:.3f}"
     elif rule.below is not None:
@@ -184,6 +214,8 @@ def describe(rule: AlertRule, own: float | None) -> str:
     else:
         drop = rule.drop or 0.0
         threshold = f"{drop:g} under the reference's {rule.compared}"
+        if rule.uses_baseline:
+            threshold += ", or that of another baseline"
         if own is not None:
             threshold = f"under {own - drop:.3f}, {threshold}"
     compared = rule.estimator if rule.metric is None else rule.compared

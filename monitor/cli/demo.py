@@ -82,8 +82,8 @@ _ANY_PORT = "127.0.0.1:0"
 def register(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.description = (
-        "Run a daemon on simulated data: a breast-density model at three hospitals, where one scanner is replaced and"
-        " its images change. Writes to one directory only. Stop with Ctrl-C."
+        "Run a daemon on simulated data: a breast-density model at three hospitals that differ, where one scanner is"
+        " replaced and its images change. Writes to one directory only. Stop with Ctrl-C."
     )
     parser.epilog = "examples:\n  cpcmon demo\n  cpcmon demo --directory /tmp/example --seconds 300\n  cpcmon demo --kafka localhost:9092\n  cpcmon demo --tour"
     parser.add_argument("--directory", type=as_path, default=Path(".demo"), help="output directory (default: .demo)")
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
             folder.empty()
             reference = folder.known_reference()
             if reference is None:
-                _say(f"Making a reference from {place}/validation_labelled.jsonl; later runs reuse it.")
+                _say(f"Making a reference from {place}/{folder.labelled.name}; later runs reuse it.")
                 with progress_bar("replaying the reference") as progress:
                     reference = folder.make_reference(progress)
             demo = DemoOptions(

@@ -5,16 +5,18 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor.cli.inputs import (
     add_decision_field,
     add_input_options,
     add_minimum_option,
+    add_segment_options,
     check_minimum,
     check_output,
     read_batch,
+    segments_of,
 )
 from monitor.cli.parser import as_path
 from monitor.cli.performance_text import (
@@ -34,12 +36,14 @@ from monitor.cli.plot import check, draw_window
 from monitor.cli.progress_bar import working
 from monitor.core.calibration import WindowEstimate
 from monitor.core.decisions import DecidedBy, Decision
-from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Interval, PredictionSets, Result, headline_in
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Interval, PredictionSets, Result
 from monitor.core.estimators import ESTIMATORS, EmptySets
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.intervals import by_level
 from monitor.core.performance import Metric, Target
+from monitor.core.segments import Segment, name_of
 from monitor.errors import Problem, UsageError
-from monitor.reference.offline import estimate_windows, shown, variants
+from monitor.reference.offline import estimate_segments, estimate_windows, shown, variants
 from monitor.reference.reference import Reference
 
 
@@ -55,6 +59,7 @@ examples:
   cpcmon estimate --reference density.ref --input site_b.jsonl
   cpcmon estimate --reference density.ref --input site_b.jsonl --window 1000 --output csv
   cpcmon estimate --reference density.ref --input site_b.jsonl --plot site_b.svg
+  cpcmon estimate --reference hospitals.ref --input week.jsonl --segment-by site
 """
     parser.add_argument(
         "--reference", type=as_path, required=True, metavar="FILE", help="reference made by `cpcmon calibrate`"
@@ -74,6 +79,7 @@ examples:
         metavar="FILE",
         help="plot the metrics of each class and the class mix: .svg, .png or .html",
     )
+    add_segment_options(parser, "one estimate per value, compared with its labelled baseline")
     add_variant_options(parser)
     add_decision_field(add_input_options(parser, labels=False))
     parser.set_defaults(run=run)
@@ -102,16 +108,26 @@ def add_variant_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Read, estimate and print."""
+def _check_options(options: argparse.Namespace, *, variant: bool) -> None:
+    """Reject options that contradict each other."""
     if options.window is not None and options.window < 1:
         raise UsageError(f"--window: expected a number of records above 0, found {options.window}")
     check_minimum(options, "--window", options.window)
+    if options.segment_by and (options.window or options.plot or options.watch_class or variant):
+        found = "--window, --plot, --watch-class or a variant"
+        raise UsageError(Problem("--segment-by", "one window per segment, of all estimators as they are", found))
     if options.plot:
         if options.window is not None:
             raise UsageError(Problem("--plot", "one window", f"--window {options.window}"))
         check(options.plot)
         check_output("--plot", options.plot, options.reference, options.input)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, estimate and print."""
+    chosen = variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
+    _check_options(options, variant=bool(chosen))
+    split_by, _ = segments_of(options)
     reference = Reference.load(options.reference)
     for sentence in reference.warnings().values():
         print(f"{options.reference}: warning: {sentence}", file=sys.stderr)
@@ -122,7 +138,11 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(Problem("--decide-field", expected, f"{found}: {decides}"))
     wanted = shown("--watch-class", reference.classes, options.watch_class)
     records = read_batch(options, options.input, reference.classes).records
-    chosen = variants(doc_absolute=options.doc_absolute, empty_sets=options.empty_sets)
+    if split_by:
+        with working(f"estimating from {len(records):,} records"):
+            segments = estimate_segments(reference, records, split_by, options.minimum_records)
+        print(_SEGMENT_FORMS[options.output](reference, segments, options.minimum_records), end="")
+        return 0
     with working(f"estimating from {len(records):,} records"):
         windows = list(estimate_windows(reference, records, options.window, chosen, options.minimum_records, wanted))
     if options.plot:
@@ -327,3 +347,55 @@ def _drawn(result: Result, field: Interval | None, accuracy: float, width: int) 
     cells[place(accuracy)] = "|"
     cells[place(result.accuracy)] = "o"
     return "".join(cells)
+
+
+def _baseline(reference: Reference, segment: Segment) -> dict[str, Any]:
+    """Return what the estimate of a segment is compared with, as JSON."""
+    numbers = reference.calibration
+    if numbers.segments is None or segment not in numbers.segments:
+        return {"kind": "reference", "accuracy": numbers.accuracy, "records": numbers.records}
+    own = numbers.segments[segment]
+    return {"kind": "labelled", "accuracy": own.accuracy, "records": own.records}
+
+
+def _segments_table(reference: Reference, segments: Mapping[Segment, WindowEstimate], minimum: int) -> str:
+    numbers = reference.calibration
+    interval = f"{100 * numbers.intervals.level:g}% interval"
+    lines = [
+        f"{numbers.headline} per segment; reference accuracy {numbers.accuracy:.3f} ({reference.title})",
+        "",
+        f"{'segment':<30} {'records':>8} {'value':>6}  {interval:<15} {'baseline':>8}  of records",
+    ]
+    for segment, window in segments.items():
+        own, result = _baseline(reference, segment), window[headline_in(window)]
+        kind = f"{own['records']:,} labelled" if own["kind"] == "labelled" else "the whole reference"
+        name = name_of(segment)[:30]
+        lines.append(f"{name:<30} {window.records:>8,} {_cells(result)} {own['accuracy']:>8.3f}  {kind}")
+    few = sum(window.records < minimum for window in segments.values())
+    lines += ["", "Estimates of segments with a labelled baseline are corrected by their bias on it."]
+    lines += [f"{few:,} with fewer than {minimum:,} records: --minimum-records lowers the minimum"] if few else []
+    return "\n".join(lines) + "\n"
+
+
+def _segments_json(reference: Reference, segments: Mapping[Segment, WindowEstimate], minimum: int) -> str:
+    objects = [
+        {"segment": dict(segment), "baseline": _baseline(reference, segment)} | as_object(reference, window, minimum)
+        for segment, window in segments.items()
+    ]
+    return json.dumps({"segments": objects}, indent=1, allow_nan=False) + "\n"
+
+
+def _segments_csv(reference: Reference, segments: Mapping[Segment, WindowEstimate], _: int) -> str:
+    text = io.StringIO()
+    keys = ["segment", "records", "estimator", "value", "lower", "upper", "reason", "baseline", "baseline_kind"]
+    writer = csv.DictWriter(text, keys, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for segment, window in segments.items():
+        own = _baseline(reference, segment)
+        known = {"segment": name_of(segment), "baseline": own["accuracy"], "baseline_kind": own["kind"]}
+        for name, result in window.estimators.items():
+            writer.writerow(known | _answer_object(result) | {"records": window.records, "estimator": name})
+    return text.getvalue()
+
+
+_SEGMENT_FORMS = {"table": _segments_table, "json": _segments_json, "csv": _segments_csv}

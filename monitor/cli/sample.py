@@ -13,7 +13,6 @@ from monitor.config.references import Loaded
 from monitor.core.baselines.output_drift import jensen_shannon
 from monitor.core.input_health import FEWEST, InputProblem
 from monitor.core.report import Report
-from monitor.core.segments import ALL
 from monitor.errors import InvalidInput, Problem, UsageError
 from monitor.evaluation.evaluator import Evaluator
 from monitor.ingest.backlog import Backlog
@@ -67,9 +66,9 @@ def _try_source(source: SourceConfig, loaded: Loaded, file: Path, found: Sample)
     options = [model_options(one, reference) for one, reference in loaded if reference is not None]
     batches = _read(file, RecordDecoder([one.format for one in options], source.fields, hash_key=bytes(16)))
     accepted = sum(batch.accepted for batch in batches)
-    rejected = Counter({key: count for batch in batches for key, count in batch.rejected.items()})
-    total = accepted + rejected.total()
-    counts = f"{plural(total, 'record')} read, {accepted:,} accepted, {rejected.total():,} rejected"
+    rejected = sum(batch.rejected.total() for batch in batches)
+    total = accepted + rejected
+    counts = f"{plural(total, 'record')} read, {accepted:,} accepted, {rejected:,} rejected"
     found.lines.append(f"sample {file} as source {source.name}: {counts}")
     _describe_rejected(batches, total, found)
     # One window for all: the daemon's may be shorter than the sample.
@@ -84,6 +83,8 @@ def _try_source(source: SourceConfig, loaded: Loaded, file: Path, found: Sample)
         if reference is not None and any(one.name in batch.models for batch in batches):
             report = Evaluator(one, reference, states).evaluate(now, 0.0, 0.0)
             _describe_model(report, batches, states.counters(), now, found)
+            _describe_segments(report, one.segmentation.split_by, states.counters(), found)
+            _describe_problems(report, found)
 
 
 def _read(file: Path, decoder: RecordDecoder) -> list[RecordBatch]:
@@ -160,34 +161,38 @@ def _describe_model(
         found.add(f"  times: {clock(float(known.min()))} to {clock(newest)}, {ahead}")
     if len(known) < len(at):
         found.add(f"  without a time, so that they count as of their arrival: {len(at) - len(known):,}")
-    _describe_segments(report, counters, found)
     _describe_classes(report, whole, found)
     mismatches = counters.records_argmax_mismatch[name]
     if mismatches:
         found.add(
             f"  decisions: {mismatches:,} records name another class than the one decided from their probabilities"
         )
-    if entered < FEWEST:
+
+
+def _describe_problems(report: Report, found: Sample) -> None:
+    """Say what the daemon would report as a problem of the input."""
+    if (entered := int(report.windows.records[0])) < FEWEST:
         found.add(f"  too few records to judge the input: {entered:,} of {FEWEST:,}")
     for one in report.input.problems:
         words = problem_words(one)
         if one.problem in _OF_THE_SAMPLE:
             found.add(f"  remark: {words}; an old or small sample explains it")
         else:
-            found.add(f"{name}: {words}", problem=True)
+            found.add(f"{report.model}: {words}", problem=True)
 
 
-def _describe_segments(report: Report, counters: Counters, found: Sample) -> None:
+def _describe_segments(report: Report, split_by: Sequence[tuple[str, ...]], counters: Counters, found: Sample) -> None:
+    """Show the segments of each set of fields, with their records."""
     windows = report.windows
-    for (model, fields), without in sorted(counters.records_without_segment.items()):
-        if model == report.model:
-            own = {
-                windows.names[index]: int(windows.records[index])
-                for index, segment in enumerate(windows.segments)
-                if segment != ALL and ",".join(field for field, _ in segment) == fields
-            }
-            lacking = f"; records without: {without:,}" if without else ""
-            found.add(f"  segments by {fields.replace(',', ' and ')}: {_counts(own) or 'none'}{lacking}")
+    for fields in split_by:
+        own = {
+            windows.names[index]: int(windows.records[index])
+            for index, segment in enumerate(windows.segments)
+            if segment and tuple(field for field, _ in segment) == fields
+        }
+        without = counters.records_without_segment[report.model, ",".join(fields)]
+        lacking = f"; records without: {without:,}" if without else ""
+        found.add(f"  segments by {' and '.join(fields)}: {_counts(own) or 'none'}{lacking}")
     if counters.records_unstored_segment[report.model]:
         found.add(f"  beyond segments.limit: {counters.records_unstored_segment[report.model]:,} records")
 

@@ -17,7 +17,8 @@ from monitor.cli.progress_bar import progress_bar
 from monitor.config.config import Config, ModelConfig, SourceConfig, Storage
 from monitor.core.calibration import WindowEstimate
 from monitor.core.decisions import DecidedBy
-from monitor.core.estimate import Estimate, NoEstimate, Result, Why, headline_in
+from monitor.core.estimate import Estimate, NoEstimate, Result, Why
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.intervals import Progress, by_level
 from monitor.core.scores import MOST_RECORDS
 from monitor.core.segments import ALL, Segmentation, name_of

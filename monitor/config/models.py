@@ -41,7 +41,7 @@ _HOLD = {
     AlertType.DEGRADED_INPUT: 600.0,
 }
 """Default of `for`, in seconds."""
-_NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0, AlertType.OUTPUT_DRIFT: 0.5}
+_NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0, AlertType.OUTPUT_DRIFT: 0.2}
 """Default of `new_records`."""
 
 _CLASS = Text("the name of a class")
@@ -292,11 +292,12 @@ def _baseline(section: Section) -> BaselineOptions:
     gap = section.get("baseline_gap", Number(), default.gap)
     group = section.section("baseline_period", optional=True)
     times = [group.get(key, _TIME, None) for key in ("from", "to")]
-    if not group.given:
+    if times == [None, None] or not group.clean:
         return BaselineOptions(mode, records, None, gap)
     begin, end = (None if text is None else _unix_time(text) for text in times)
     if begin is None or end is None or not begin < end:
-        section.report("baseline_period", "from and to, a time before another", " and ".join(str(one) for one in times))
+        found = " and ".join(one or "nothing" for one in times)
+        section.report("baseline_period", "two times, from one to a later one", found)
         return default
     return BaselineOptions(mode, records, (begin, end), gap)
 

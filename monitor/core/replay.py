@@ -99,7 +99,7 @@ class _Outputs:
 
     def __init__(self, reference: LabelledOutputs) -> None:
         self._edges, self._decided = edges_of(reference), reference.decided
-        self._cells = output_cells(self._edges, reference.outputs.raw.confidence)
+        self._cells = output_cells(self._edges, reference.outputs.raw.confidence.astype(np.float32))
         self._classes = len(reference.outputs.raw.probabilities)
 
     def counts(self, rows: Integers, lengths: Integers) -> tuple[Integers, Integers]:

@@ -23,7 +23,8 @@ from monitor.core.baselines.comparison import (
 )
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.decisions import Decision
-from monitor.core.estimate import HEADLINE, STATES, Estimate, Interval, Result, Why, WindowState, headline_in
+from monitor.core.estimate import HEADLINE, STATES, Estimate, Interval, Result, Why, WindowState
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.input_health import Count, FoundProblem
 from monitor.core.intervals import FIELD_LEVELS
 from monitor.core.performance import ClassReference, MeasuredPerformance, MixedShare, Performance, Target
@@ -491,6 +492,7 @@ class Snapshot:
     measured: MeasuredWindows
     newest_at: Floats
     """The event time of the newest record, in Unix seconds; NaN without records."""
+    oldest_at: Floats
     usual_gap_seconds: Floats
     """The mean time between records; 0 with fewer than two."""
     entered: Integers

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from monitor.core.intervals import Progress
 from monitor.demo.example_data import CLASSES, write_example
-from monitor.demo.story import MODEL, VERSION
+from monitor.demo.story import MODEL, VERSION, labelled_exams
 from monitor.errors import CpcmonError, Problem, StateInUse, UsageError
 from monitor.records.offline_files import accept_array
 from monitor.reference.reference import Reference
@@ -74,7 +74,7 @@ _OURS = (
     "# cpcmon run --config.file config.yaml;",
 )
 """First lines of configurations written by a demo; the last one by earlier versions."""
-_EXAMPLE = ("density.ref", "validation*.jsonl", "site_[ab]*.jsonl", "inbox/results.jsonl")
+_EXAMPLE = ("density.ref", "validation*.jsonl", "hospitals*.jsonl", "site_[ab]*.jsonl", "inbox/results.jsonl")
 """Files of the example data, also written by the tour."""
 
 WINDOW = 1000
@@ -92,7 +92,7 @@ class Folder:
         self.path = path
         self.config = path / "config.yaml"
         self.reference = path / "density.ref"
-        self.validation = path / "validation_labelled.jsonl"
+        self.labelled = path / "hospitals_labelled.jsonl"
         self.arriving = path / "arriving"
         self.state = path / "state-live"
         self.realised = path / "realised.jsonl"
@@ -163,28 +163,38 @@ class Folder:
     def known_reference(self) -> Reference | None:
         """Write the example data; return the reference if it was made from the same data by this version."""
         write_example(self.path)
+        lines = (json.dumps(one) + "\n" for one in labelled_exams())
+        self.labelled.write_text("".join(lines), encoding="utf-8")
         with suppress(OSError, CpcmonError):
             if self._fingerprint_file.read_text(encoding="utf-8") == self._fingerprint():
                 found = Reference.load(self.reference)
-                # Not replaced by another one, nor made by an earlier version without reliability.
-                return found if found.title == f"{MODEL} {VERSION}" and found.summary.reliability else None
+                # Not replaced by that of the tour, which has no hospitals.
+                return found if found.title == f"{MODEL} {VERSION}" and found.calibration.segments else None
         return None
 
     def make_reference(self, progress: Progress) -> Reference:
-        """Make the reference from the validation set; takes some seconds."""
-        rows = [json.loads(line) for line in self.validation.read_text(encoding="utf-8").splitlines()]
+        """Make the reference from the labelled set, with baselines of its hospitals and scanners; takes some seconds."""
+        rows = [json.loads(line) for line in self.labelled.read_text(encoding="utf-8").splitlines()]
         batch = accept_array(
-            [row["probs"] for row in rows], [CLASSES.index(row["label"]) for row in rows], classes=CLASSES
+            [row["probs"] for row in rows],
+            [CLASSES.index(row["label"]) for row in rows],
+            classes=CLASSES,
+            segments={name: [row[name] for row in rows] for name in ("hospital", "scanner")},
         )
         reference = Reference.from_accepted(
-            batch.records, model=MODEL, version=VERSION, classes=CLASSES, progress=progress
+            batch.records,
+            model=MODEL,
+            version=VERSION,
+            classes=CLASSES,
+            segment_by=[["hospital"], ["hospital", "scanner"]],
+            progress=progress,
         )
         reference.save(self.reference)
         self._fingerprint_file.write_text(self._fingerprint(), encoding="utf-8")
         return reference
 
     def _fingerprint(self) -> str:
-        return f"{hashlib.sha256(self.validation.read_bytes()).hexdigest()} cpcmon {version('cpcmon')}\n"
+        return f"{hashlib.sha256(self.labelled.read_bytes()).hexdigest()} cpcmon {version('cpcmon')}\n"
 
     def configure(self, broker: str | None, group: str, speed: float) -> None:
         """Write the configuration of the daemon."""
@@ -223,6 +233,8 @@ models:
     # The windows span seconds, so they are evaluated often. Real ones span days: see docs/alerts.md.
     evaluate: {{every: {every}s}}
     alerts:
+      # Segments are compared with their own labelled exams, or without any with their own first ones.
       - {{name: accuracy_low, drop: 0.05, for: {hold}s, severity: critical}}
+      - {{name: outputs_changed, type: output_drift, for: {hold}s, severity: warning}}
       - {{name: silent, after: 2m, severity: warning}}
 """

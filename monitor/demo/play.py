@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
+from monitor.core.estimate import HEADLINE
 from monitor.core.report import Realised
 from monitor.demo.demo_folder import MINIMUM, WINDOW, DirectoryFeed, Feed, Folder, KafkaFeed
-from monitor.demo.story import LENGTH, MODEL, REPLACED, SHIFTED, Exams, Truth, events, records
+from monitor.demo.story import LENGTH, LOWEST, MODEL, REPLACED, SHIFTED, Exams, Truth, events, records
 from monitor.errors import Problem, ServerError
 
 _TIMEOUT_SECONDS = 5.0
+_LOWEST = LOWEST.partition("=")[2]
 _BOLD, _RED, _GREEN = "1", "31", "32"
 
 Segments = dict[str, dict[str, Any]]
@@ -66,8 +68,8 @@ class Narration:
         self._firing = firing
 
     def numbers(self, seconds: float, segments: Segments, realised: dict[str, Realised | None]) -> None:
-        """Print the accuracy at the replaced scanner and overall."""
-        windows = ((f"{REPLACED.room} at {REPLACED.hospital}", SHIFTED), ("all scanners", "all"))
+        """Print the accuracy at the replaced scanner, at the least accurate hospital and overall."""
+        windows = ((f"{REPLACED.room} at {REPLACED.hospital}", SHIFTED), (_LOWEST, LOWEST), ("all scanners", "all"))
         pairs = "; ".join(f"{title} {_pair(segments.get(name), realised.get(name))}" for title, name in windows)
         self.say(f"{_clock(seconds)}  {pairs}; reference {self.reference:.3f}")
 
@@ -86,7 +88,7 @@ def _pair(segment: dict[str, Any] | None, realised: Realised | None) -> str:
 
 
 def _estimated(segment: dict[str, Any] | None) -> float | None:
-    return None if segment is None else segment["estimators"].get("adaptive", {}).get("accuracy")
+    return None if segment is None else segment["estimators"].get(HEADLINE, {}).get("accuracy")
 
 
 def _number(value: float | None) -> str:
@@ -183,6 +185,10 @@ def play(options: DemoOptions, reference: float, say: Callable[[str], None], *, 
         try:
             url = daemon.url()
             say(f"Open {url} in a browser, or {url}metrics. Press Ctrl-C to stop.")
+            say(
+                f"Estimates are those of `{HEADLINE}`, the main number. Its page shows two intervals: what chance explains,"
+                " and how far estimates have been off in real shifts."
+            )
             _Playing(options, folder, feed, daemon, url, run).go(Narration(say, reference, coloured))
         finally:
             daemon.stop()
@@ -246,7 +252,9 @@ class _Playing:
                 narration.alerts(at, segments)
                 if _has_estimate(segments) and numbers.now(passed):
                     now = time.time()
-                    narration.numbers(at, segments, {name: self._truth.now(name, now) for name in (SHIFTED, "all")})
+                    narration.numbers(
+                        at, segments, {name: self._truth.now(name, now) for name in (SHIFTED, LOWEST, "all")}
+                    )
             time.sleep(max(0.0, _TICK_SECONDS - (time.monotonic() - began - passed)))
 
     def _send(self, seconds: float, at: float) -> None:

@@ -1,7 +1,8 @@
 """The simulation behind the demo: three hospitals with two scanners each, one of which is replaced.
 
-The images of the new scanner have less contrast, until it is calibrated three minutes later. All times are in seconds of
-the story.
+The hospitals differ: the model is ten points less accurate at Oakmoor than at Ferndale, and nothing is wrong there. Both are in
+the labelled set, Northlake is not. There a scanner is replaced. Its images have less contrast, until it is calibrated three
+minutes later. All times are in seconds of the story.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from monitor.core.report import Realised
-from monitor.demo.example_data import PREVALENCE, Floats, trained
+from monitor.demo.example_data import CLASSES, PREVALENCE, Floats, trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Scanner:
     room: str
     prevalence: Floats
     contrast: float = 1.0
+    labelled: bool = True
+    """Whether the labelled set has exams of it."""
 
     @property
     def segments(self) -> tuple[str, str, str]:
@@ -43,16 +46,18 @@ _OLDER: Floats = np.array([0.12, 0.42, 0.37, 0.09])
 _YOUNGER: Floats = np.array([0.09, 0.38, 0.42, 0.11])
 
 SCANNERS = (
-    Scanner("Ferndale", "F1", PREVALENCE),
-    Scanner("Ferndale", "F2", PREVALENCE, contrast=0.99),
-    Scanner("Northlake", "N1", _OLDER, contrast=1.01),
-    Scanner("Northlake", "N2", _OLDER),
-    Scanner("Oakmoor", "O1", _YOUNGER, contrast=0.99),
-    Scanner("Oakmoor", "O2", _YOUNGER),
+    Scanner("Ferndale", "F1", PREVALENCE, contrast=1.15),
+    Scanner("Ferndale", "F2", PREVALENCE, contrast=1.13),
+    Scanner("Northlake", "N1", _OLDER, contrast=1.01, labelled=False),
+    Scanner("Northlake", "N2", _OLDER, labelled=False),
+    Scanner("Oakmoor", "O1", _YOUNGER, contrast=0.79),
+    Scanner("Oakmoor", "O2", _YOUNGER, contrast=0.8),
 )
 REPLACED = SCANNERS[3]
 SHIFTED = REPLACED.segments[-1]
 """The segment of the replaced scanner."""
+LOWEST = SCANNERS[-1].segments[1]
+"""The segment of the hospital where the model is least accurate, in health."""
 SEGMENTS = tuple(dict.fromkeys(name for scanner in SCANNERS for name in scanner.segments))
 
 REPLACED_AT = 60.0
@@ -63,7 +68,11 @@ LOW_CONTRAST = 0.5
 """The contrast of the new scanner until it is calibrated."""
 
 EVENTS = (
-    Event(0.0, "Six scanners at three hospitals, and the model is as accurate as in its validation."),
+    Event(
+        0.0,
+        "Six scanners at three hospitals, all healthy. At Oakmoor the model is ten points less accurate than at Ferndale, as"
+        " it was on their labelled exams. Northlake has none, and is compared with its own first exams.",
+    ),
     Event(
         REPLACED_AT,
         f"Scanner {REPLACED.room} at {REPLACED.hospital} is replaced. The images of the new scanner have less"
@@ -98,6 +107,18 @@ class Examined:
     outputs: Floats
     right: tuple[bool, ...]
     """Whether the predicted grade is right. Never part of a record."""
+
+
+def labelled_exams(each: int = 1000) -> list[dict[str, Any]]:
+    """Return the labelled set, with so many exams of each of its scanners."""
+    known, model = trained()
+    patients, found = known.others(np.random.default_rng(11)), []
+    for scanner in (one for one in SCANNERS if one.labelled):
+        measured, grades = patients.draw(each, scanner.prevalence, scanner.contrast)
+        for vector, grade in zip(model.probabilities(measured).tolist(), grades.tolist(), strict=True):
+            place = {"hospital": scanner.hospital, "scanner": scanner.room}
+            found.append({**place, "probs": vector, "label": CLASSES[grade]})
+    return found
 
 
 class Exams:

@@ -28,6 +28,8 @@ from monitor.core.alerts import (
     step,
 )
 from monitor.core.baselines.comparison import (
+    BaselineAction,
+    BaselineKind,
     BaselineMode,
     Baselines,
     Comparisons,
@@ -36,7 +38,8 @@ from monitor.core.baselines.comparison import (
     change_upper,
 )
 from monitor.core.calibration import WindowEstimates
-from monitor.core.estimate import HEADLINE, STATES, Why, WindowState, headline_in
+from monitor.core.estimate import HEADLINE, STATES, Why, WindowState
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, far_mix
 from monitor.core.performance import MeasuredPerformance, Target
 from monitor.core.report import (
@@ -49,8 +52,9 @@ from monitor.core.report import (
     WindowReports,
     no_estimates,
 )
-from monitor.core.scores import Floats, Integers
+from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Segment, name_of
+from monitor.errors import Problem, UnknownName, UsageError
 from monitor.reference.reference import NO_ADAPTIVE, Reference
 
 log = logging.getLogger("cpcmon")
@@ -96,6 +100,31 @@ def notified_from_bytes(content: bytes) -> list[AlertKey]:
 
 StoredBaseline = tuple[Segment, float, OwnBaseline]
 """A segment, when it was last seen, and its own baseline."""
+
+NOT_COMPLETE = Problem("confirm", "a complete own baseline", "one that is still collected")
+
+
+def baselines_as_bytes(stored: Sequence[StoredBaseline]) -> bytes:
+    """Return own baselines as bytes."""
+    return msgspec.msgpack.encode(stored)
+
+
+def baselines_from_bytes(content: bytes) -> list[StoredBaseline]:
+    """Return stored own baselines; raises ValueError."""
+    try:
+        return msgspec.msgpack.decode(content, type=list[StoredBaseline])
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+
+
+def segment_named(name: str, segments: Iterable[Segment]) -> Segment:
+    """Return the segment with a name, as pages show it; raises UnknownName unless there is exactly one."""
+    found = [segment for segment in dict.fromkeys(segments) if name_of(segment) == name]
+    if len(found) != 1:
+        raise UnknownName(
+            Problem("segment", "the name of one segment of the model", f"{len(found) or 'none'} of that name")
+        )
+    return found[0]
 
 
 class WindowAlertState(msgspec.Struct, array_like=True):
@@ -245,9 +274,13 @@ class Evaluator:
     """None without a reference."""
     _counted: tuple[int, int] | None = None
     _input: RecentInput = field(default_factory=RecentInput)
-    _problems: tuple[FoundProblem, ...] = ()
+    _unmatched: tuple[str, ...] = ()
+    """Alerts that match no window."""
+    _far_mix: FoundProblem | None = None
     _counts: Mapping[str, Count] = field(default_factory=dict)
     """Records until the last evaluation, by what may be wrong with them."""
+    _resumed: bool = False
+    """Whether this is the first evaluation after a restart or reload."""
     _last: float | None = None
     retracted_at: float | None = None
     """When the caller retracted the last report: since then its windows are in state `error`."""
@@ -292,7 +325,7 @@ class Evaluator:
             return
         if memory.versions.of == self._version:
             self._versions = memory.versions
-        self._input = memory.input
+        self._input, self._resumed = memory.input, True
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
@@ -306,13 +339,15 @@ class Evaluator:
         if content is None or self._baselines is None:
             return
         try:
-            stored = msgspec.msgpack.decode(content, type=list[StoredBaseline])
-        except (msgspec.DecodeError, ValueError):
+            stored = baselines_from_bytes(content)
+        except ValueError:
             log.warning("%s: stored baselines are invalid, starting without them", self.name)
             return
         for segment, _, one in stored:
-            self._baselines.own[segment] = one
-        if any(one.of != self._baselines.of for _, _, one in stored):
+            if one.of == self._baselines.of:
+                self._baselines.own[segment] = one
+        if len(self._baselines.own) < len(stored):
+            self._baselines.changed = True
             log.info("%s: the reference changed, so own baselines start anew", self.name)
 
     def changed_baselines(self) -> bytes | None:
@@ -321,9 +356,24 @@ class Evaluator:
         if baselines is None or not baselines.changed:
             return None
         baselines.changed = False
-        return msgspec.msgpack.encode(
+        return baselines_as_bytes(
             [(segment, baselines.seen_at.get(segment, 0.0), one) for segment, one in baselines.own.items()]
         )
+
+    def change_baseline(self, name: str, action: BaselineAction) -> None:
+        """Reset or confirm the own baseline of a segment; raises UsageError. It is used from the next evaluation on."""
+        baselines = self._baselines
+        if baselines is None:
+            raise UsageError(Problem("model", "one with a reference", "one without"))
+        segment = segment_named(name, (*self._windows, *self._missing, *baselines.own))
+        kind = baselines.kind(segment)
+        if kind is not BaselineKind.OWN:
+            raise UsageError(Problem("segment", "one with an own baseline", f"one with baseline {kind}"))
+        if action is BaselineAction.RESET:
+            baselines.reset(segment)
+        elif not baselines.confirm(segment):
+            raise UsageError(NOT_COMPLETE)
+        log.info("%s, %s: own baseline: %s by command", self.name, name, action)
 
     def evaluate(self, now: float, running: float, awake: float) -> Report:
         """Evaluate all windows at `now`, Unix time.
@@ -428,7 +478,7 @@ class Evaluator:
             if state == _OK:
                 one.memory.last_valid_at = at.now
             one.memory.set_state(STATES[state], at.now)
-        compared = self._compare(snapshot, found, new, at.now)
+        compared = self._compare(snapshot, found, at.now)
         facts = WindowFacts(
             found.states,
             quiet_seconds,
@@ -467,13 +517,11 @@ class Evaluator:
             compared,
         )
 
-    def _compare(self, snapshot: Snapshot, found: _Estimated, new: Integers, now: float) -> Comparisons:
+    def _compare(self, snapshot: Snapshot, found: _Estimated, now: float) -> Comparisons:
         """Compare the windows with their baselines."""
         baselines = cast("Baselines", self._baselines)
-        records = snapshot.measured.records
-        oldest = snapshot.newest_at - snapshot.usual_gap_seconds * np.maximum(0, records - 1)
         valid = found.shown & (found.states == _OK)
-        times = WindowTimes(new, oldest, snapshot.newest_at)
+        times = WindowTimes(snapshot.oldest_at, snapshot.newest_at)
         compared = baselines.compare(snapshot.segments, snapshot.measured, found.estimates, valid, times, now)
         segmentation = self.config.segmentation
         forget = segmentation.forget_seconds
@@ -596,20 +644,22 @@ class Evaluator:
     def _input_problems(
         self, snapshot: Snapshot, windows: WindowReports, reference: Reference, now: float
     ) -> tuple[FoundProblem, ...]:
-        """Return the problems with the input. While catching up, windows are incomplete and those from before stay."""
-        self._input.add(self._counts, snapshot.counts, catching_up=snapshot.catching_up)
-        self._counts = snapshot.counts
-        if snapshot.catching_up:
-            return self._problems
-        unmatched: list[str] = []
-        # Of a shared model, another process may have the segments.
-        if not self.shared and windows.records[0] >= FEWEST:
-            matches = windows.alerts.applies
-            unmatched = [rule.name for row, rule in enumerate(self.config.alerts) if not matches[row].any()]
+        """Return the problems with the input. While catching up, windows are incomplete and their problems stay."""
+        # What arrived while cpcmon did not run is old, too.
+        self._input.add(self._counts, snapshot.counts, catching_up=snapshot.catching_up or self._resumed)
+        self._counts, self._resumed = snapshot.counts, False
+        if not snapshot.catching_up:
+            self._unmatched = ()
+            # Of a shared model, another process may have the segments.
+            if not self.shared and windows.records[0] >= FEWEST:
+                matches = windows.alerts.applies
+                self._unmatched = tuple(
+                    rule.name for row, rule in enumerate(self.config.alerts) if not matches[row].any()
+                )
+            predicted = snapshot.measured.predicted[0]
+            self._far_mix = far_mix(reference.classes, predicted, reference.summary.class_predicted)
         seen = {",".join(name for name, _ in segment) for segment in snapshot.segments}
-        mix = far_mix(reference.classes, snapshot.measured.predicted[0], reference.summary.class_predicted)
-        self._problems = self._input.problems(seen, unmatched, mix, now)
-        return self._problems
+        return self._input.problems(seen, self._unmatched, self._far_mix, now)
 
     @staticmethod
     def _degraded(found: InputFacts, reference: Reference) -> bool:

@@ -215,6 +215,7 @@ class ModelStates:
             segments=tuple(shards),
             measured=totals,
             newest_at=newest,
+            oldest_at=oldest,
             usual_gap_seconds=np.nan_to_num(newest - oldest) / np.maximum(1, totals.records - 1),
             entered=entered,
             came_at=latest([one.last_arrival.get(segment) for one, segment in each]),

@@ -81,9 +81,11 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
     admitted = model.windows.admit(replace(records, at=at), now)
     counted.records[source, name] += len(records)
     counted.records_future[name] += future
-    counted.records_behind[name] += int(np.count_nonzero(records.at < now - FAR_BEHIND_SECONDS))
-    for fields, without in zip(model.options.segmentation.split_by, admitted.without_segment, strict=False):
-        counted.records_without_segment[name, ",".join(fields)] += without
+    if behind := np.count_nonzero(records.at < now - FAR_BEHIND_SECONDS):
+        counted.records_behind[name] += int(behind)
+    if any(admitted.without_segment):
+        for fields, without in zip(model.options.segmentation.split_by, admitted.without_segment, strict=True):
+            counted.records_without_segment[name, ",".join(fields)] += without
     counted.records_unstored_segment[name] += admitted.unstored
     counted.records_late[name] += admitted.late
     if admitted.chunk is not None:

@@ -21,7 +21,7 @@ def outputs(vectors: Singles, labels: Integers) -> OutputReference:
 
 def counts(reference: OutputReference, vectors: Singles) -> tuple[Integers, Integers]:
     """Return the decided classes and the cells of some records, counted, as one row each."""
-    cells = output_cells(reference.edges, vectors.max(axis=1).astype(np.float64))
+    cells = output_cells(reference.edges, vectors.max(axis=1))
     return (
         np.bincount(vectors.argmax(axis=1), minlength=CLASSES)[None],
         np.bincount(cells, minlength=len(reference.confidence))[None],

@@ -1,6 +1,7 @@
 """Plays the story without waiting, with the real estimators and alerts."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,13 +9,16 @@ import numpy as np
 
 from monitor.config.config import Every, ModelConfig
 from monitor.config.reading import read_config
-from monitor.core.alerts import AlertPhase, AlertRule, AlertState
-from monitor.core.estimate import Estimate, WindowState
+from monitor.core.baselines.comparison import BaselineKind
+from monitor.core.estimate import ADAPTIVE, Estimate
+from monitor.core.report import InputFacts, Snapshot
+from monitor.core.segments import Segment
+from monitor.core.totals import Gauge, MeasuredWindows, totals_of
 from monitor.demo.demo_folder import Folder
 from monitor.demo.play import DemoOptions
-from monitor.demo.story import LENGTH, SEGMENTS, Exams
+from monitor.demo.story import LENGTH, SEGMENTS, Examined, Exams, Truth
+from monitor.evaluation.evaluator import Evaluator
 from monitor.reference.reference import Reference
-from tests.one_window import AlertFacts, step
 
 
 @dataclass
@@ -30,50 +34,90 @@ class Evaluated:
 class Played:
     """The results of a story."""
 
-    fired: dict[str, list[float]] = field(default_factory=dict)
-    ended: dict[str, list[float]] = field(default_factory=dict)
+    fired: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    """By alert and segment."""
+    ended: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    kinds: dict[str, BaselineKind | None] = field(default_factory=dict)
     evaluated: dict[str, list[Evaluated]] = field(default_factory=lambda: {name: [] for name in SEGMENTS})
 
 
-def settings(folder: Path) -> tuple[ModelConfig, AlertRule]:
-    """Return the model of the demo's configuration and its accuracy alert."""
+def settings(folder: Path) -> ModelConfig:
+    """Return the model of the demo's configuration."""
     (folder / "arriving").mkdir(parents=True)
     Folder(folder).configure(None, "none", 1.0)
     (model,) = read_config(folder / "config.yaml").models
-    return model, next(rule for rule in model.alerts if rule.name == "accuracy_low")
+    return model
 
 
-def played(seed: int, reference: Reference, model: ModelConfig, rule: AlertRule) -> Played:
-    """Play the story once."""
+class _Windows:
+    """The latest records of each segment, as a snapshot."""
+
+    def __init__(self, reference: Reference, most: int) -> None:
+        self._gauge = Gauge(reference.calibration)
+        self._outputs = {name: deque[np.ndarray](maxlen=most) for name in SEGMENTS}
+        self._entered = dict.fromkeys(SEGMENTS, 0)
+
+    def add(self, examined: Sequence[Examined]) -> None:
+        """Add exams to the windows of their segments."""
+        for one in examined:
+            for name in one.scanner.segments:
+                self._outputs[name].extend(one.outputs.astype(np.float32))
+                self._entered[name] += len(one.right)
+
+    def snapshot(self, model: str, now: float, running: float) -> Snapshot:
+        """Return the windows."""
+        del model
+        each = [totals_of(self._gauge, np.array(outputs)) for outputs in self._outputs.values()]
+        times, unknown = np.full(len(each), now), np.full(len(each), np.nan)
+        return Snapshot(
+            [_segment(name) for name in SEGMENTS],
+            MeasuredWindows(
+                self._gauge,
+                np.concatenate([one.totals for one in each]),
+                np.concatenate([one.confidences for one in each], axis=1),
+                np.concatenate([one.counts for one in each]),
+                np.concatenate([one.of_performance for one in each]),
+            ),
+            times,
+            times,
+            np.zeros(len(each)),
+            np.array(list(self._entered.values())),
+            np.full(len(each), running),
+            unknown,
+            InputFacts(),
+            0,
+            0,
+            catching_up=False,
+        )
+
+
+def _segment(name: str) -> Segment:
+    return () if name == "all" else tuple((part.split("=")[0], part.split("=")[1]) for part in name.split(","))
+
+
+def played(seed: int, reference: Reference, model: ModelConfig) -> Played:
+    """Play the story once, with the real evaluation."""
     assert isinstance(model.evaluate, Every)
     assert model.bounds.records is not None
     every, most = model.evaluate.seconds, model.bounds.records
     count = round(DemoOptions(Path(), "").rate * every)
-    exams, found = Exams(seed), Played()
-    outputs = {name: deque[np.ndarray](maxlen=most) for name in SEGMENTS}
-    right = {name: deque[bool](maxlen=most) for name in SEGMENTS}
-    states = dict.fromkeys(SEGMENTS, AlertState())
+    exams, found, windows = Exams(seed), Played(), _Windows(reference, most)
+    evaluator, truth = Evaluator(model, reference, windows), Truth(most, model.minimum_records)
+    firing: set[tuple[str, str]] = set()
     for number in range(int(LENGTH / every)):
-        at, new = number * every, dict.fromkeys(SEGMENTS, 0)
-        for one in exams.next(count, at):
-            for name in one.scanner.segments:
-                outputs[name].extend(one.outputs.astype(np.float32))
-                right[name].extend(one.right)
-                new[name] += len(one.right)
-        for name in SEGMENTS:
-            if len(outputs[name]) < model.minimum_records:
-                continue
-            results = reference.calibration.estimate(np.array(outputs[name])).estimators
-            facts = AlertFacts(
-                WindowState.OK, len(outputs[name]), new[name], 0.0, every, results,
-                reference_accuracy=reference.calibration.accuracy,
-            )  # fmt: skip
-            before, states[name] = states[name], step(rule, states[name], facts, at)
-            if states[name].phase is AlertPhase.FIRING and before.phase is AlertPhase.PENDING:
-                found.fired.setdefault(name, []).append(at)
-            if states[name].phase is AlertPhase.OK and before.phase is AlertPhase.RECOVERING:
-                found.ended.setdefault(name, []).append(at)
-            headline = results["adaptive"]
-            assert isinstance(headline, Estimate)
-            found.evaluated[name].append(Evaluated(at, headline.accuracy, float(np.mean(right[name]))))
+        at, examined = number * every, exams.next(count, number * every)
+        windows.add(examined)
+        truth.note(examined)
+        report = evaluator.evaluate(at, at, at)
+        now = {(one.alert, part.name) for part in report.segments for one in part.alerts if one.firing}
+        for key in now - firing:
+            found.fired.setdefault(key, []).append(at)
+        for key in firing - now:
+            found.ended.setdefault(key, []).append(at)
+        firing = now
+        for part in report.segments:
+            estimate, realised = part.results.get(ADAPTIVE), truth.now(part.name, at)
+            if isinstance(estimate, Estimate) and realised is not None:
+                found.evaluated[part.name].append(Evaluated(at, estimate.accuracy, realised.accuracy))
+                found.kinds[part.name] = None if part.baseline is None else part.baseline.kind
     return found

@@ -8,6 +8,7 @@ import pytest
 
 from monitor.config.config import ModelConfig
 from monitor.core.alerts import AlertPhase, AlertRule, On
+from monitor.core.baselines.comparison import BaselineOptions
 from monitor.core.estimate import CONSENSUS, Estimate, WindowState
 from monitor.core.report import Report
 from monitor.core.segments import Segmentation
@@ -31,7 +32,15 @@ HOUR = 3600.0
 class Member:
     """A process that owns some partitions."""
 
-    def __init__(self, folder: Path, log: Log, *, minimum: int = 5, stored: bytes | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        log: Log,
+        *,
+        minimum: int = 5,
+        stored: bytes | None = None,
+        baseline: BaselineOptions | None = None,
+    ) -> None:
         self.replica = Replica(folder, log, bounds=Bounds(records=50), split_by=SPLIT)
         config = ModelConfig(
             "density",
@@ -40,6 +49,7 @@ class Member:
             segmentation=Segmentation(SPLIT),
             minimum_records=minimum,
             alerts=(ALWAYS,),
+            baseline=baseline or BaselineOptions(),
         )
         self.evaluator = Evaluator(config, small_reference(), self.replica.ingestion.view, shared=True)
         self.evaluator.restore(stored)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.core.estimate import CONSENSUS, Estimate
+from monitor.core.estimate import HEADLINE, Estimate
 from monitor.reference.reference import Reference
 from tests.daemon.process import CLASSES, Process, running, write_records
 from tests.strategies import Singles, synthetic
@@ -67,7 +67,7 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
     """Start the daemon with models in every state."""
     references = {name: _reference(folder, name) for name in ("density", "poor", "unsure", "free", "empty")}
     of_unsure = references["unsure"].calibration
-    found = of_unsure.estimate(UNSURE)[CONSENSUS]
+    found = of_unsure.estimate(UNSURE)[HEADLINE]
     assert isinstance(found, Estimate)
     assert found.interval is not None
     between = (found.accuracy + found.interval.upper) / 2

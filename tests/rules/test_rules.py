@@ -29,6 +29,14 @@ def _alert(segment: str = "all", severity: str = "critical", name: str = "accura
     return f"cpcmon_alert_{series}{{{labels}}}"
 
 
+FIELD = [("lower", "0.8", 0.65), ("upper", "0.8", 0.8), ("lower", "0.9", 0.6), ("upper", "0.9", 0.85)]
+
+
+def _field(end: str, level: str) -> str:
+    of = f'{TARGET},model="density",segment="all",level="{level}"'
+    return f"cpcmon_estimated_accuracy_field_{end}_ratio{{{of}}}"
+
+
 def _accuracy(bound: str = "") -> str:
     return f'cpcmon_estimated_accuracy_{bound}ratio{{{TARGET},model="density",segment="all",estimator="adaptive"}}'
 
@@ -255,18 +263,25 @@ def test_a_description_has_the_estimate_and_its_interval(rules: Rules) -> None:
         _accuracy(): "0.742x60",
         _accuracy("lower_"): "0.71x60",
         _accuracy("upper_"): "0.77x60",
+        **{_field(end, level): f"{value}x60" for end, level, value in FIELD},
         _alert(series="since_timestamp_seconds"): f"{reports.NOW:.0f}x60",
     }
     output = rules.described(series, 10, "CpcmonAccuracyLow")
     assert 'segment="all"' in output
     assert 'severity="critical"' in output
     assert (
-        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by adaptive. Its upper bound stayed below 80%"
-        in output
+        "density, all: estimated accuracy 74.2% by adaptive, interval 71% to 77%, field interval 60% to 85% (in the real shifts"
+        " we tried, about nine in ten accuracies lay inside). Its upper bound stayed below 80%" in output
     )
     assert " for 30m and over enough new records. Firing since 2025-10-09 08:53:20 +0000 UTC. Notify" in output
     assert 'runbook_url="https://runbooks.example/cpcmon/accuracy.md"' in output
     assert "cannot be evaluated" not in output
+
+
+def test_a_description_names_the_consensus_of_an_old_reference(rules: Rules) -> None:
+    series = WELL | {_alert(): "1x60", _accuracy().replace("adaptive", "consensus"): "0.742x60"}
+    output = rules.described(series, 10, "CpcmonAccuracyLow")
+    assert "estimated accuracy 74.2% by consensus, since the reference is of an older version. Its upper" in output
 
 
 def test_a_description_has_the_threshold_of_a_drop(rules: Rules) -> None:

@@ -9,11 +9,12 @@ from monitor.core.alerts import AlertPhase
 from monitor.core.baselines.comparison import Baseline, BaselineKind
 from monitor.core.baselines.comparison import Verdict as Change
 from monitor.core.estimate import WindowState
-from monitor.core.report import Realised, Report, SegmentReport
+from monitor.core.input_health import FoundProblem, InputProblem
+from monitor.core.report import InputFacts, Realised, Report, SegmentReport
 from monitor.core.segments import Segment
 from monitor.web.pages.model import model_page
 from monitor.web.pages.overview import overview_page
-from monitor.web.pages.status import MOST_NAMED, OverallStatus, Urgency, overall_status, within
+from monitor.web.pages.status import MOST_NAMED, OverallStatus, Urgency, overall_status, urgency_of, within
 from monitor.web.site import Health
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, apart, estimated, low, segment, three_models
@@ -67,6 +68,38 @@ def test_the_overall_status_in_one_sentence(
     segments: tuple[SegmentReport, ...], urgency: Urgency, sentence: str, more: str
 ) -> None:
     assert _verdict(*segments) == OverallStatus(urgency, sentence, more)
+
+
+WHOLE = replace(FINE, segment=())
+LATE = FoundProblem(InputProblem.LATE, value=0.97, since=NOW - 60.0)
+
+
+@pytest.mark.parametrize(
+    ("whole", "urgency", "sentence"),
+    [
+        (WHOLE, Urgency.PROBLEM, "No alert, but the input of density has a problem: this is no all-clear."),
+        (replace(LOUD, segment=()), Urgency.ALERT, "1 of 2 windows is alerting: density, all records."),
+        (replace(UNKNOWN, segment=()), Urgency.UNKNOWN, "No alert, but the input of density has a problem"),
+        (replace(UNWATCHED, segment=()), Urgency.PROBLEM, "No alert, but the input of density has a problem"),
+    ],
+)
+def test_a_model_with_an_input_problem_does_not_look_all_clear(
+    whole: SegmentReport, urgency: Urgency, sentence: str
+) -> None:
+    """Whatever its alerts say; on the overview, and on the pages of all its windows."""
+    report = replace(_report(whole, FINE)["density"], input=InputFacts(problems=(LATE,)))
+    found = overall_status({"density": report}, Health())
+    assert found.urgency is urgency
+    assert found.sentence.startswith(sentence)
+    inside = within(report)
+    assert inside["all"].urgency(urgency_of(whole)) is urgency
+    site = site_of({"density": report})
+    said = "expected records newer than the window, found 97.0% of the latest records older than all of it"
+    pages = [text_of(overview_page, site)]
+    pages += [text_of(model_page, site, name="density", segment=name) for name in ("all", "site=A")]
+    for page in pages:
+        assert said in page
+        assert f'class="verdict {Urgency.FINE.kind}"' not in page
 
 
 def test_many_alerting_windows_are_counted_and_the_worst_named() -> None:

@@ -58,9 +58,9 @@ class OutputReference:
         return np.asarray(np.minimum(1.0, np.array([np.interp(place, at, row) for row in self.chance]) * units))
 
 
-def output_cells(edges: Singles, confidence: Floats) -> Integers:
+def output_cells(edges: Singles, confidence: Singles) -> Integers:
     """Return the cell of each confidence."""
-    return np.searchsorted(edges, confidence.astype(np.float32))
+    return np.searchsorted(edges, confidence)
 
 
 def edges_of(reference: LabelledOutputs) -> Singles:

@@ -10,8 +10,8 @@ from monitor.core.alerts import AlertPhase, AlertStatus
 from monitor.core.baselines.comparison import BaselineKind, Verdict
 from monitor.core.calibration import or_none
 from monitor.core.decisions import DecidedBy
-from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Interval, Why, headline_in
-from monitor.core.estimators.ensemble import MEMBERS
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Interval, Why
+from monitor.core.estimators.ensemble import MEMBERS, headline_in
 from monitor.core.history import Series, Span
 from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance, Target
 from monitor.core.report import Realised, Report, SegmentReport

@@ -65,7 +65,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
         "overview.html",
         title="Overview",
         here="/",
-        verdict=overall_status(reports, health),
+        overall=overall_status(reports, health),
         counts=[(urgency, urgencies.count(urgency)) for urgency in Urgency if urgency in urgencies],
         health=health,
         problems=[(report.model, one) for report in models for one in report.input.problems],
@@ -99,7 +99,7 @@ def _no_alerts(reports: Sequence[Report]) -> str:
     if not any(segment.alerts for segment in segments):
         return "No alert is configured, so none can fire."
     if suspects := suspected(reports):
-        return f"No alert fires, but the input of {suspects} has a problem: this is no all-clear."
+        return f"No alert fires, but {suspects}: this is no all-clear."
     unknown = sum(headline_of(segment) is None for segment in segments)
     if unknown:
         return f"No alert fires, but {plural(unknown, 'window')} cannot be evaluated: this is no all-clear."

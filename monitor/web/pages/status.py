@@ -12,7 +12,8 @@ from typing import Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, Severity
 from monitor.core.baselines.comparison import Verdict
-from monitor.core.estimate import Estimate, headline_in
+from monitor.core.estimate import Estimate
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL, name_of
 from monitor.web.pages.wording import place, plural
@@ -320,27 +321,28 @@ def _alerting(reports: Mapping[str, Report], total: int) -> str:
         return "No model has been evaluated yet."
     if urgencies == {Urgency.UNKNOWN}:
         return "No window can be evaluated."
-    if suspects := suspected(list(reports.values())):
-        return f"No alert, but the input of {suspects} has a problem: this is no all-clear."
+    found = _quiet([urgency_of(segment) for _, segment in windows])
     if not any(segment.alerts and headline_of(segment) is not None for _, segment in windows):
-        return "No alert is configured, so none can fire."
-    return _quiet([urgency_of(segment) for _, segment in windows])
+        found = "No alert is configured, so none can fire"
+    suspects = suspected(list(reports.values()))
+    return f"{found}, but {suspects}: this is no all-clear." if suspects else f"{found}."
 
 
 def _quiet(urgencies: Sequence[Urgency]) -> str:
     """Describe windows none of which alerts."""
     quiet = "No critical or warning alert" if Urgency.INFO in urgencies else "No alert"
     changed = urgencies.count(Urgency.CHANGED)
-    return (
-        f"{quiet}, but {plural(changed, 'window')} {_VERBS[Urgency.CHANGED][changed > 1]}." if changed else f"{quiet}."
-    )
+    return f"{quiet}, but {plural(changed, 'window')} {_VERBS[Urgency.CHANGED][changed > 1]}" if changed else quiet
 
 
 def suspected(reports: Sequence[Report]) -> str:
-    """Return the names of models whose input has a problem: the first few; empty if there is none."""
+    """Say which models have a problem with their input: the first few; empty if there is none."""
     names = sorted(report.model for report in reports if report.input.problems)
+    if len(names) == 1:
+        return f"the input of {names[0]} has a problem"
     more = f" and {len(names) - _MOST_NAMED_AT_TOP} more" if len(names) > _MOST_NAMED_AT_TOP else ""
-    return f"{', '.join(names[:_MOST_NAMED_AT_TOP])}{more}"
+    listed = f"{', '.join(names[:_MOST_NAMED_AT_TOP])}{more}"
+    return f"the inputs of {len(names)} models have problems ({listed})" if names else ""
 
 
 def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str:

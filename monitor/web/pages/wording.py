@@ -285,7 +285,7 @@ _PROBLEMS = {
             "about the shares of the reference",
             "{names} {now} instead of {before}, a Jensen-Shannon distance of {value:.2f}{reordered}",
         ),
-        f"{_CHECK_CLASSES}?",
+        f"{_CHECK_CLASSES}, and are the patients like those of the reference?",
     ),
     InputProblem.TIME_AHEAD: (
         Problem("times", "times up to now", "{share} ahead of the clock"),
@@ -320,7 +320,7 @@ def problem_words(one: FoundProblem) -> str:
     problem, action = _PROBLEMS[one.problem]
     now, before = one.class_shares or (0.0, 0.0)
     found = str(problem).format(
-        fields=" or ".join(" with ".join(names.split(",")) for names in one.names),
+        fields=" or ".join(names.replace(",", " and ") for names in one.names),
         names=", ".join(one.names),
         share=f"{per_cent(one.value or 0.0)} of the latest records",
         value=one.value,
