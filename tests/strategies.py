@@ -1,6 +1,6 @@
 """Generated references and windows: continuous, tied, saturated and uniform outputs, of many sizes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +12,7 @@ from monitor.core.calibration import calibrate
 from monitor.core.estimators.ensemble import MEMBERS, MIXED, Estimates, combine, mix
 from monitor.core.scores import label_outputs
 from monitor.core.totals import Gauge
+from monitor.reference.reference import Reference
 
 Singles = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -111,3 +112,15 @@ def named_values(found: Estimates, weight: float, window: int = 0) -> dict[str, 
 def small_gauge() -> Gauge:
     """Return the gauge of a reference of 60 records."""
     return Gauge(calibrate(label_outputs(*synthetic(60, 3, seed=1))))
+
+
+def older(reference: Reference) -> Reference:
+    """Return a reference as an older cpcmon made it, without what `adaptive` needs; of more than two classes."""
+    numbers = reference.calibration
+    errors = {name: one for name, one in numbers.intervals.errors.items() if name != "adaptive"}
+    intervals = replace(numbers.intervals, errors=errors)
+    return replace(
+        reference,
+        calibration=replace(numbers, adaptive_weight=None, outputs=None, intervals=intervals),
+        fingerprint="older",
+    )

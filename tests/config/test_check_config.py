@@ -18,6 +18,7 @@ from monitor.state.store import State
 from tests.config.conftest import BASE, Write
 from tests.conftest import ROOT, Ran
 from tests.servers import needs_root, real_server
+from tests.strategies import older
 
 MORE = """\
     segment_by: [[site], [site, scanner]]
@@ -63,7 +64,7 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
         "  alert bad (warning): too many records are rejected or suspicious, for 10m",
         (
             "  alert output_drift (warning): outputs differ from the baseline by over 1.5 times what chance alone gives,"
-            " at least 0.1, for 30m"
+            " at least 0.12, for 30m"
         ),
         (
             f"  alert baseline_gap (critical): adaptive of an own, unverified baseline under {accuracy - 0.1:.3f},"
@@ -92,6 +93,21 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
     )
     assert lines[25:] == [f"{file}: valid (1 source, 2 models, 9 alerts)"]
     assert "ZZPATIENT" not in ran.out
+
+
+def test_an_old_reference_is_a_warning_and_has_no_field_interval(
+    cpcmon: Callable[..., Ran], write: Write, reference: Reference
+) -> None:
+    file = write("    alerts: [{name: low, drop: 0.1}]\n")
+    older(reference).save(file.parent / "density.ref")
+    ran = cpcmon("check-config", file)
+    assert ran.code == 0
+    assert "alert low (warning): upper of consensus under" in ran.out
+    assert "warning: made by an older version of cpcmon, without what adaptive and the field interval need" in ran.out
+    file.write_text(file.read_text().replace("drop: 0.1", "drop: 0.1, on: field_upper"))
+    ran = cpcmon("check-config", file)
+    assert ran.code == 2
+    assert "models[0].alerts[0].on: expected a reference with a field interval, found one of an older cpcmon" in ran.err
 
 
 def test_a_directory_that_is_not_there_is_no_error(cpcmon: Callable[..., Ran], write: Write) -> None:

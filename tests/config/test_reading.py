@@ -41,7 +41,7 @@ models:
 """
 
 DEFAULT_RULES = (
-    AlertRule("output_drift", AlertType.OUTPUT_DRIFT, new_records=0.5),
+    AlertRule("output_drift", AlertType.OUTPUT_DRIFT),
     AlertRule("baseline_gap", AlertType.BASELINE_GAP, Severity.CRITICAL, drop=0.1, for_seconds=600.0),
 )
 """Alerts that a model has without listing them."""
@@ -77,13 +77,14 @@ def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
         ("{name: a, drop: 0.05}", AlertRule("a", drop=0.05, on=On.UPPER, for_seconds=1800.0)),
         ("{name: a, above: 0.99}", AlertRule("a", above=0.99, on=On.LOWER)),
         ("{name: a, above: 0.99, on: value, for: 0s}", AlertRule("a", above=0.99, on=On.VALUE, for_seconds=0.0)),
+        ("{name: a, below: 0.8, on: field_upper}", AlertRule("a", below=0.8, on=On.FIELD_UPPER)),
         ("{name: a, below: 0.8, estimator: atc_mc_ts}", AlertRule("a", below=0.8, estimator="atc_mc_ts")),
         ("{name: a, type: disagreement}", AlertRule("a", AlertType.DISAGREEMENT, new_records=1.0)),
         (
             "{name: a, type: disagreement, above: 0.2}",
             AlertRule("a", AlertType.DISAGREEMENT, above=0.2, new_records=1.0),
         ),
-        ("{name: a, type: output_drift}", AlertRule("a", AlertType.OUTPUT_DRIFT, new_records=0.5)),
+        ("{name: a, type: output_drift}", AlertRule("a", AlertType.OUTPUT_DRIFT)),
         (
             "{name: a, type: baseline_gap, segments: ['site=*']}",
             replace(DEFAULT_RULES[1], name="a", segments=("site=*",)),

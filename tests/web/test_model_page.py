@@ -24,15 +24,19 @@ from monitor.web.pages.rendering import ENVIRONMENT
 from monitor.web.pages.routes import PageFunction
 from monitor.web.pages.wording import STATES, clock
 from monitor.web.site import Site
+from tests.strategies import older
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 from tests.web.sample_site import (
     DETECTOR,
+    MODEL,
     SHIFTED,
     detected,
     detector_reference,
     detector_report,
+    facts_of,
     outputs,
+    sample_reference,
     sample_report,
     sample_series,
     sample_site,
@@ -191,6 +195,31 @@ def test_the_head_has_the_alert_the_estimate_and_the_drop() -> None:
     assert f"About {headline.accuracy:.1%} of the predictions are correct" in text
     assert f"{drop:.1f} points under that of its baseline, which is more than chance explains" in text
     assert "343 of 500 correct" in text
+
+
+def test_the_field_interval_is_a_number_and_a_paler_band() -> None:
+    text = _page(segment=_SHIFTED)
+    shifted = next(one for one in sample_report().segments if one.segment == SHIFTED)
+    assert f"{shifted.field[1].lower:.1%} to {shifted.field[1].upper:.1%}" in text
+    assert f"or {shifted.field[0].lower:.1%} to {shifted.field[0].upper:.1%} for eight in ten" in text
+    assert "In the real shifts we tried, about nine in ten accuracies lay inside." in text
+    chart = text.index('class="chart over-time"')
+    assert chart < text.index('<path class="field"') < text.index('<path class="band"')
+
+
+def test_an_old_reference_is_said_and_has_no_field_interval() -> None:
+    old, before = older(sample_reference()), sample_report()
+    facts = replace(facts_of(old), headline="consensus")
+    window = before.segments[0]
+    estimates = {name: one for name, one in window.results.items() if name != "adaptive"}
+    report = replace(before, reference=facts, segments=(replace(window, results=estimates, field=()),))
+    site = replace(sample_site({MODEL: report}), reference=lambda _: old)
+    text = text_of(model_page, site, name=MODEL)
+    assert "was made by an older version of cpcmon, without what adaptive and the field interval need" in text
+    assert re.search(r"<dt>Field interval</dt><dd class=\"figure\">cannot say", text)
+    assert "<small>by consensus</small>" in text
+    assert 'class="field"' not in text
+    assert "run `cpcmon calibrate` again" in text_of(overview_page, site)
 
 
 def test_a_window_without_an_estimate_has_no_number_and_no_all_clear() -> None:

@@ -29,8 +29,8 @@ DRIFT_MARGIN = 1.5
 DRIFT_LEAST = 0.12
 """A smaller distance is no drift, however many records show it: the mix of patients is never quite the same.
 
-Chance adds to it as a right angle does: so a limit of both held in 50 segments for four weeks without an alarm, while the
-class mix moved by two points, where the larger of the two gave 72 with windows of 500 (benchmarks/segments.py). A class of 18%
+The limit is sqrt(least² + (margin · chance)²): it held in 50 segments for four weeks without an alarm, while the class mix
+moved by two points, where the larger of the two gave 72 with windows of 500 (benchmarks/segments.py). A class of 18%
 that is no longer predicted is 0.31 away, and crosses the limit when two thirds of the window show it.
 """
 
