@@ -5,24 +5,32 @@ the other half, whose labels are known. Pooled over the sets, each 95% interval 
 98% of windows: of accuracy, by each estimator; and of the performance metrics and the class mix, for sets with at most 20
 classes, at argmax and, for two classes, at the operating point that catches 90% of the reference's positives. Needs
 ../shared/real_sets.
+
+With `--only segments`: healthy segments with and without the correction by their labelled baselines; of generated hospitals
+that differ by up to ten points, and of real sets with their classes as segments.
 """
 
 import argparse
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.baselines.labelled_baselines import SegmentBaselines
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.decisions import Decision
 from monitor.core.estimate import Estimate
+from monitor.core.estimators.ensemble import measure_vectors, side_by_side
 from monitor.core.intervals import DEFAULT_LEVEL
 from monitor.core.performance import MOST_SHOWN, Metric, PerformanceGauge, Target, realised, targets
 from monitor.core.performance_calibration import calibrate_performance
+from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import label_outputs, outputs
+from tests.strategies import hospital
 
 REAL_SETS = Path(__file__).resolve().parents[2] / "shared" / "real_sets"
 SIZES = (200, 1000)
@@ -139,12 +147,134 @@ def _held(
     ]
 
 
+_HOSPITALS = 10
+_FEW, _MANY = 60, 1500
+"""Labelled records of a hospital, drawn evenly on a logarithmic scale."""
+_HARDER, _MISTAKEN = 0.6, 0.09
+"""Together they move the accuracy of a hospital by up to ten points; the second is invisible to estimators."""
+
+Segmented = list[tuple[int, str, bool, float, float]]
+"""Window size, estimate, whether its interval contains the realised accuracy, its width, and the error of the estimate."""
+
+
+def hospital_round(seed: int) -> Segmented:
+    """Calibrate on generated hospitals, and estimate fresh windows of each."""
+    random = np.random.default_rng(seed)
+    kinds = [{"harder": _HARDER * random.random(), "mistaken": _MISTAKEN * random.random()} for _ in range(_HOSPITALS)]
+    sizes = np.exp(random.uniform(np.log(_FEW), np.log(_MANY), _HOSPITALS)).astype(int).tolist()
+    parts = [hospital(random, size, **kind) for size, kind in zip(sizes, kinds, strict=True)]
+    vectors, labels = (np.concatenate(some) for some in zip(*parts, strict=True))
+    sites = Texts.of(str(site) for site, size in enumerate(sizes) for _ in range(size))
+    found: Segmented = []
+    calibration = _with_baselines(vectors, labels, sites)
+    for size in SIZES:
+        windows = [(str(site), hospital(random, size, **kind)) for site, kind in enumerate(kinds) for _ in range(2)]
+        found += _segmented(calibration, windows)
+    return found
+
+
+def class_round(path: Path, seed: int) -> Segmented:
+    """Calibrate on one half of a real set with its classes as segments, and estimate those of the other half."""
+    probabilities, labels = labelled(path, "source")
+    order = np.random.default_rng(seed).permutation(len(labels))
+    fit, rest = np.array_split(order, 2)
+    calibration = _with_baselines(probabilities[fit], labels[fit], Texts.of(map(str, labels[fit].tolist())))
+    rows = {str(name): rest[labels[rest] == name][: max(SIZES)] for name in np.unique(labels)}
+    return _segmented(
+        calibration,
+        [(name, (probabilities[some], labels[some])) for name, some in rows.items() if len(some) >= min(SIZES)],
+    )
+
+
+def _with_baselines(vectors: NDArray[np.float32], labels: NDArray[np.int64], sites: Texts) -> Calibration:
+    calibration = calibrate(label_outputs(vectors, labels))
+    records = Records(vectors, np.zeros(len(vectors)), {"site": sites}, labels=labels)
+    return replace(calibration, segments=SegmentBaselines.of(calibration, records, [("site",)]))
+
+
+def _segmented(
+    calibration: Calibration, windows: list[tuple[str, tuple[NDArray[np.float32], NDArray[np.int64]]]]
+) -> Segmented:
+    """Return what is found of windows of segments that have a baseline, without and with its correction."""
+    baselines = calibration.segments
+    if baselines is None:
+        return []
+    windows = [(site, one) for site, one in windows if (("site", site),) in baselines]
+    if not windows:
+        return []
+    measured = [measure_vectors(calibration.estimators, one, calibration.temperature) for _, (one, _) in windows]
+    before = calibration.estimate_windows(side_by_side(measured))
+    after = baselines.corrected(before, [(("site", site),) for site, _ in windows])
+    truth = np.array([np.mean(one.argmax(axis=1) == labels) for _, (one, labels) in windows])
+    found: Segmented = []
+    for label, estimates in (("", before), (", corrected", after)):
+        held = (estimates.lower - 1e-9 <= truth) & (truth <= estimates.upper + 1e-9)
+        columns = held, estimates.upper - estimates.lower, np.abs(estimates.accuracy - truth)
+        for name, *rows in zip(estimates.names, *(one.tolist() for one in columns), strict=True):
+            found += [(len(one), name + label, *row) for (_, (one, _)), *row in zip(windows, *rows, strict=True)]
+    return found
+
+
+def report_segments(what: str, found: Segmented, *, bar: bool) -> int:
+    """Print coverage, width and error without and with the correction; return 1 if the corrected ones miss the target."""
+    print(
+        f"\n{what}: without and with the correction by labelled baselines"
+        + (f"; bar {LOWEST:.0%} to {HIGHEST:.0%}" if bar else "")
+    )
+    print(f"{'':26}{'windows':>8}{'covered':>18}{'width':>18}{'mean error':>18}")
+    missed = []
+    for name in dict.fromkeys(name for _, name, *_ in found if "," not in name):
+        before, after = (
+            np.array([row[2:] for row in found if row[1] == label], dtype=np.float64).mean(axis=0)
+            for label in (name, f"{name}, corrected")
+        )
+        count = sum(row[1] == name for row in found)
+        cells = f"{before[0]:>9.1%}{after[0]:>9.1%}" + "".join(
+            f"{one:>9.4f}{other:>9.4f}" for one, other in zip(before[1:], after[1:], strict=True)
+        )
+        print(f"{name:26}{count:>8,}{cells}")
+        if bar and not LOWEST <= after[0] <= HIGHEST:
+            missed.append(f"{name}: {after[0]:.1%}")
+    if bar:
+        print("bar held by every row" if not missed else f"bar missed: {'; '.join(missed)}")
+    return 1 if missed else 0
+
+
+def segments(rounds: int) -> int:
+    """Measure the corrections."""
+    found: Segmented = []
+    with ProcessPoolExecutor() as pool:
+        for one in pool.map(hospital_round, range(10 * rounds)):
+            found += one
+    missed = report_segments("generated hospitals", found, bar=True)
+    for name in _BY_CLASS if REAL_SETS.is_dir() else ():
+        with ProcessPoolExecutor() as pool:
+            jobs = [pool.submit(class_round, REAL_SETS / f"{name}.npz", seed) for seed in range(rounds)]
+            report_segments(f"classes of {name}", [row for job in jobs for row in job.result()], bar=False)
+    return missed
+
+
+_BY_CLASS = (
+    "acs_employment_MA_2015_to_2018",
+    "california_housing_ref_to_analysis",
+    "cifar10_to_cifar101v6_votes_weak6",
+    "cifar10_cleanlab_noshift",
+    "cifar10_vgg_hard_classes90",
+    "mnist_cleanlab_noshift",
+    "nannyml_synthetic_multiclass",
+    "nannyml_synthetic_car_loan",
+)
+"""Real sets with enough records of each class."""
+
+
 def main() -> int:
     """Run the rounds in parallel; print coverage and mean width per estimator and metric."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--only", choices=("accuracy", "performance"))
+    parser.add_argument("--only", choices=("accuracy", "performance", "segments"))
     options = parser.parse_args()
+    if options.only == "segments":
+        return segments(options.rounds)
     if not REAL_SETS.is_dir():
         print("coverage: ../shared/real_sets is absent, so there is nothing to measure on")
         return 0
@@ -154,7 +284,7 @@ def main() -> int:
     if options.only != "accuracy":
         # These are cheaper, and fewer sets have two classes.
         missed |= report("performance", in_parallel(performance_round, 3 * options.rounds))
-    return missed
+    return segments(options.rounds) | missed if options.only is None else missed
 
 
 def in_parallel(one: Callable[[Path, int], Found], rounds: int) -> Found:

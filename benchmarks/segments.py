@@ -167,8 +167,7 @@ def _compare(
     }
     taken = WindowEstimates(names=estimates.names, records=some.records, **columns)
     at: Floats = np.asarray(EVALUATION_SECONDS * windows, dtype=np.float64)
-    new = np.where(windows > 0, some.records // BATCHES, some.records)
-    times = WindowTimes(new, at - EVALUATION_SECONDS * BATCHES, at)
+    times = WindowTimes(at - EVALUATION_SECONDS * BATCHES, at)
     everything = np.ones(len(windows), dtype=np.bool_)
     return baselines.compare([segment] * len(windows), cast("MeasuredWindows", some), taken, everything, times, 0.0)
 

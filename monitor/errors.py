@@ -11,6 +11,7 @@ CpcmonError                 base class
 │   ├── StatePaused         it cannot be written now: the disk is full or read-only
 │   └── StateLost           it failed; only a restart can recover
 └── UsageError              invalid arguments of a command or call
+    └── UnknownName         a name that nothing has
 
 Most carry a `Problem`: where, what was expected, what was found.
 """
@@ -52,6 +53,10 @@ class InvalidReference(CpcmonError):
 
 class UsageError(CpcmonError):
     """Invalid arguments of a command or call."""
+
+
+class UnknownName(UsageError):
+    """A name that nothing has."""
 
 
 class ServerError(CpcmonError):

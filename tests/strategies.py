@@ -1,6 +1,6 @@
 """Generated references and windows: continuous, tied, saturated and uniform outputs, of many sizes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +12,7 @@ from monitor.core.calibration import calibrate
 from monitor.core.estimators.ensemble import MEMBERS, MIXED, Estimates, combine, mix
 from monitor.core.scores import label_outputs
 from monitor.core.totals import Gauge
+from monitor.reference.reference import Reference
 
 Singles = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -77,6 +78,20 @@ def synthetic(records: int, classes: int, *, seed: int, sharpness: float = 2.0) 
     return p, np.minimum(labels, classes - 1)
 
 
+def hospital(
+    random: np.random.Generator, records: int, *, harder: float = 0.0, mistaken: float = 0.0
+) -> tuple[Singles, Integers]:
+    """Return outputs of an overconfident model of four classes at a hospital, and labels.
+
+    `harder` cases lower the confidence with the accuracy, which estimators see; a share `mistaken` of labels has nothing to do
+    with the outputs, which they do not see.
+    """
+    p = accepted(np.exp(random.normal(size=(records, 4)) * (4.0 - harder))).astype(np.float64)
+    labels = np.minimum((p.cumsum(axis=1) < random.random((records, 1))).sum(axis=1), 3)
+    labels = np.where(random.random(records) < mistaken, random.integers(0, 4, records), labels)
+    return accepted(p**1.3), labels
+
+
 def named_values(found: Estimates, weight: float, window: int = 0) -> dict[str, float]:
     """Return the estimates of one window, with set sizes, combinations and disagreement, by the names of the oracle."""
     values: dict[str, float] = {}
@@ -97,3 +112,15 @@ def named_values(found: Estimates, weight: float, window: int = 0) -> dict[str, 
 def small_gauge() -> Gauge:
     """Return the gauge of a reference of 60 records."""
     return Gauge(calibrate(label_outputs(*synthetic(60, 3, seed=1))))
+
+
+def older(reference: Reference) -> Reference:
+    """Return a reference as an older cpcmon made it, without what `adaptive` needs; of more than two classes."""
+    numbers = reference.calibration
+    errors = {name: one for name, one in numbers.intervals.errors.items() if name != "adaptive"}
+    intervals = replace(numbers.intervals, errors=errors)
+    return replace(
+        reference,
+        calibration=replace(numbers, adaptive_weight=None, outputs=None, intervals=intervals),
+        fingerprint="older",
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from monitor.core.alerts import HIGH, LOW, METRIC_HIGH, METRIC_LOW, AlertType, On
+from monitor.core.estimate import HEADLINE
 from monitor.rules import descriptions as texts
 from monitor.rules.builtin_rules import (
     DAEMON,
@@ -25,7 +26,16 @@ from monitor.rules.builtin_rules import (
     warming_rule,
 )
 from monitor.rules.descriptions import ALL_REPLICAS, ONE_DAEMON, PERCENT, if_query, if_series
-from monitor.rules.replicas import ALL_DOWN, COMPARED, ESTIMATE_RECORDS, MODEL, WINDOW, recording_rules
+from monitor.rules.replicas import (
+    ALL_DOWN,
+    COMPARED,
+    ESTIMATE_RECORDS,
+    FIELD_LEVEL,
+    MODEL,
+    THRESHOLD,
+    WINDOW,
+    recording_rules,
+)
 from monitor.rules.rule import PrometheusRule, RecordingRule, bridged, group_text, recent
 from monitor.rules.rule_file import DEFAULT_JOB
 
@@ -99,7 +109,7 @@ def _configured() -> list[PrometheusRule]:
             f"{_FIRING} == 1 {_of_kind(LOW)} {_NOT_SHARED}",
             None,
             summaries[AlertType.ACCURACY],
-            f"{where}{_accuracy('below')}{state} {actions[AlertType.ACCURACY]}",
+            f"{where}{_accuracy('below')}{texts.baseline(ONE_DAEMON)}{state} {actions[AlertType.ACCURACY]}",
             "accuracy.md",
         ),
         PrometheusRule(
@@ -135,6 +145,23 @@ def _configured() -> list[PrometheusRule]:
             f"{where}{texts.disagreement(ONE_DAEMON)}{state} {actions[AlertType.DISAGREEMENT]}",
             "disagreement.md",
         ),
+        # Each replica has its own baseline.
+        PrometheusRule(
+            "CpcmonOutputDrift",
+            f"{_FIRING} == 1 {_of_kind(AlertType.OUTPUT_DRIFT)}",
+            None,
+            summaries[AlertType.OUTPUT_DRIFT],
+            f"{where}{texts.output_drift(ONE_DAEMON)}{state} {actions[AlertType.OUTPUT_DRIFT]}",
+            "output_drift.md",
+        ),
+        PrometheusRule(
+            "CpcmonBaselineGap",
+            f"{_FIRING} == 1 {_of_kind(AlertType.BASELINE_GAP)}",
+            None,
+            summaries[AlertType.BASELINE_GAP],
+            f"{where}{texts.baseline_gap(ONE_DAEMON)}{state} {actions[AlertType.BASELINE_GAP]}",
+            "baseline_gap.md",
+        ),
         PrometheusRule(
             "CpcmonSegmentSilent",
             f"({_FIRING} == 1 {silent} {_NOT_SHARED}) or {all_silent} == 1",
@@ -160,7 +187,19 @@ def _accuracy(side: str) -> str:
     threshold, _ = texts.THRESHOLDS[0]
     estimator = if_series(threshold, ", by {{ . | first | label `estimator` }}", (*ONE_DAEMON.window, "alert"))
     found = _compared((ONE_DAEMON.ratio, ONE_DAEMON.lower, ONE_DAEMON.upper), "estimator", threshold)
-    return f"estimated accuracy{found}{estimator}. {_stayed(side, threshold)}"
+    return f"estimated accuracy{found}{estimator}{_field(threshold)}. {_stayed(side, threshold)}"
+
+
+def _field(threshold: str) -> str:
+    """Return the field interval, if the alert compares the estimate that has one."""
+    window, alert = ONE_DAEMON.window, (*ONE_DAEMON.window, "alert")
+    of_window, of_alert = (",".join(f"{name}=%q" for name in names) for names in (window, alert))
+    of_headline = f'and on ({", ".join(window)}) {threshold}{{{of_alert},estimator="{HEADLINE}"}}'
+    words = (f", field interval {PERCENT}", f" to {PERCENT} ({texts.FIELD_MEANING})")
+    return "".join(
+        if_query(f"{one}{{{of_window},{FIELD_LEVEL}}} {of_headline}", text, (*window, *alert))
+        for one, text in zip((ONE_DAEMON.field_lower, ONE_DAEMON.field_upper), words, strict=True)
+    )
 
 
 def _metric(side: str) -> str:
@@ -251,10 +290,7 @@ def _labelled(on: On, series: str) -> str:
 
 
 def _limit(on: On) -> str:
-    thresholds = (
-        f"{bridged('cpcmon_accuracy_threshold_ratio')} and ignoring (segment, severity, estimator, kind, on) {_info(LOW, on)}"
-        f" and ignoring (segment, severity, estimator, alert) {_SHARED}"
-    )
+    thresholds = f"{bridged(THRESHOLD)} and on ({MODEL}, alert) {_info(LOW, on)} and on ({MODEL}) {_SHARED}"
     return f"max by ({WINDOW}, estimator, alert, severity) ({thresholds})"
 
 

@@ -39,7 +39,7 @@ examples:
   cpcmon calibrate --input validation.jsonl --model density --classes fatty,scattered,heterogeneous,dense --output density.ref
   cpcmon calibrate --input validation.csv --class-columns 'prob_*' --model density --model-version 2.1 --output density.ref
   cpcmon calibrate --input screening.jsonl --model screening --classes healthy,cancer --decide-at cancer=0.13 --output screening.ref
-  cpcmon calibrate --input validation.jsonl --model density --segment-by site --segment-by site,scanner --output density.ref
+  cpcmon calibrate --input hospitals.jsonl --model density --classes fatty,scattered,heterogeneous,dense --segment-by site --segment-by site,scanner --output hospitals.ref
 """
     parser.add_argument(
         "--input", type=as_path, required=True, metavar="LABELLED", help="outputs with their true classes"

@@ -3,6 +3,8 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import working
@@ -10,12 +12,17 @@ from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, model
 from monitor.config.reading import read_config
 from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
-from monitor.errors import CpcmonError
+from monitor.core.baselines.comparison import DRIFT_LEAST, DRIFT_MARGIN, BaselineMode
+from monitor.core.estimate import HEADLINE
+from monitor.errors import CpcmonError, UsageError
 from monitor.evaluation.crontab import cron_problem
 from monitor.ingest.model_state import ModelState
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Duration
 from monitor.state.store import State
+
+if TYPE_CHECKING:  # slow to import
+    from monitor.cli.sample import Sample
 
 _time = Duration(0.0, 0.0).show
 _WIDEST = 72
@@ -27,13 +34,26 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Read a configuration as the daemon does, open its references, check that storage.path is writable, and show the"
         " memory use of its windows and the thresholds of its alerts. Exits with 0 if it is valid, or with 2 and every"
-        " problem. Run it as the daemon's user."
+        " problem. Run it as the daemon's user. With --sample, also read the first 1,000 or more records of a file and say what the"
+        " daemon would do with them; exits with 2 if they are not what configuration and reference expect."
     )
-    parser.epilog = "examples:\n  cpcmon check-config config.yaml\n  cpcmon check-config --show config.yaml"
+    parser.epilog = (
+        "examples:\n  cpcmon check-config config.yaml\n  cpcmon check-config --show config.yaml\n"
+        "  cpcmon check-config --sample records.jsonl config.yaml"
+    )
     parser.add_argument(
         "--show",
         action="store_true",
         help="first list every setting with its line or as a default; secrets are hidden",
+    )
+    parser.add_argument(
+        "--sample",
+        type=as_path,
+        metavar="RECORDS",
+        help="a file of records, in any format of a source, read with the settings of the source that would read it",
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="the model of the sample (default: the one that a record names)"
     )
     parser.add_argument("file", type=as_path, metavar="FILE", help="the configuration")
     parser.set_defaults(run=run)
@@ -46,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
         with working(f"opening the references of {len(config.models)} models"):
             loaded = load_models(config)
         State.check(config.storage.path, allow_network=config.storage.allow_network)
+        sample = _sample(config, loaded, options)
     except CpcmonError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -71,7 +92,30 @@ def run(options: argparse.Namespace) -> int:
         f" of it {cost.evaluation / 1e6:,.0f} MB for evaluation and pages, {cost.program / 1e6:,.0f} MB for the program"
     )
     print(f"{options.file}: valid ({_counts(config)})")
-    return 0
+    return 0 if sample is None else _show_sample(sample, options)
+
+
+def _show_sample(sample: "Sample", options: argparse.Namespace) -> int:
+    """Print what becomes of a sample; return the exit code."""
+    for line in sample.lines:
+        print(line)
+    if not sample.problems:
+        return 0
+    problems = f"{sample.problems} problem{'' if sample.problems == 1 else 's'}"
+    print(f"{options.sample}: expected records as configured, found {problems}, listed above", file=sys.stderr)
+    return CpcmonError.exit_code
+
+
+def _sample(config: Config, loaded: Loaded, options: argparse.Namespace) -> "Sample | None":
+    """Read the sample, if there is one."""
+    if options.sample is None:
+        if options.model is not None:
+            raise UsageError("--model: expected beside --sample, found alone")
+        return None
+    from monitor.cli.sample import try_sample  # noqa: PLC0415 - slow to import
+
+    with working(f"reading {options.sample}"):
+        return try_sample(config, loaded, options.sample, options.model)
 
 
 def _listed(config: Config) -> Iterator[str]:
@@ -96,8 +140,14 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
         fields = "; ".join(" and ".join(names) for names in model.segmentation.split_by)
         lines.append(f"  at most {model.segmentation.most_segments:,} segments, by {fields}")
     lines.append(f"  evaluated {when}, with at least {model.minimum_records:,} records")
+    if reference is not None:
+        lines.append(f"  {_baseline_line(model, reference)}")
     own = {rule.name: _own(rule, reference) for rule in model.alerts}
-    lines.extend(f"  alert {rule.name} ({rule.severity}): {describe(rule, own[rule.name])}" for rule in model.alerts)
+    headline = HEADLINE if reference is None else reference.calibration.headline
+    lines.extend(
+        f"  alert {rule.name} ({rule.severity}): {describe(rule.with_headline(headline), own[rule.name])}"
+        for rule in model.alerts
+    )
     if not model.alerts:
         lines.append("  no alerts")
     if reference is not None:
@@ -106,8 +156,28 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
             for rule in model.alerts
             if (warning := _threshold_warning(rule, own[rule.name])) is not None
         )
-        lines.extend(f"  warning: {sentence}" for sentence in reference.summary.warnings().values())
+        lines.extend(f"  warning: {sentence}" for sentence in reference.warnings().values())
     return lines
+
+
+def _baseline_line(model: ModelConfig, reference: Reference) -> str:
+    """Describe what windows are compared with."""
+    options, labelled = model.baseline, reference.calibration.segments
+    first = f"their own first {options.needed(model.bounds.records):,} records"
+    if options.records is None and model.bounds.records is None:
+        first = f"their own first {_time(model.bounds.age_seconds or 0.0)}, at least {options.needed(None):,} records"
+    if options.period is not None:
+        times = (datetime.fromtimestamp(one, UTC).isoformat().replace("+00:00", "Z") for one in options.period)
+        first = f"their own records from {' to '.join(times)}"
+    if options.mode is BaselineMode.OWN:
+        return f"the model and its segments are compared with {first}"
+    if options.mode is BaselineMode.REFERENCE or not model.segmentation.split_by:
+        return "compared with the reference"
+    if labelled is None:
+        return f"compared with the reference, segments with {first}"
+    return (
+        f"compared with the reference, {len(labelled)} segments with their labelled records in it, others with {first}"
+    )
 
 
 def _own(rule: AlertRule, reference: Reference | None) -> float | None:
@@ -131,6 +201,12 @@ def describe(rule: AlertRule, own: float | None) -> str:
     if rule.kind is AlertType.DISAGREEMENT:
         limit = f"{CHANCE_MARGIN} times what chance alone gives" if rule.above is None else f"{rule.above:.3f}"
         return f"disagreement over {limit}{hold}{where}"
+    if rule.kind is AlertType.OUTPUT_DRIFT:
+        limit = f"{DRIFT_MARGIN} times what chance alone gives, at least {DRIFT_LEAST:g}"
+        return f"outputs differ from the baseline by over {limit if rule.above is None else f'{rule.above:.3f}'}{hold}{where}"
+    if rule.kind is AlertType.BASELINE_GAP:
+        limit = "the gap" if own is None else f"{own - (rule.drop or 0.0):.3f}"
+        return f"{HEADLINE} of an own, unverified baseline under {limit}, {rule.drop:g} under the reference's accuracy{hold}{where}"
     if rule.above is not None:
         threshold = f"over {rule.above:.3f}"
     elif rule.below is not None:
@@ -138,10 +214,12 @@ def describe(rule: AlertRule, own: float | None) -> str:
     else:
         drop = rule.drop or 0.0
         threshold = f"{drop:g} under the reference's {rule.compared}"
+        if rule.uses_baseline:
+            threshold += ", or that of another baseline"
         if own is not None:
             threshold = f"under {own - drop:.3f}, {threshold}"
     compared = rule.estimator if rule.metric is None else rule.compared
-    return f"{rule.on} of {compared} {threshold}{hold}{where}"
+    return f"{rule.on.replace('_', ' ')} of {compared} {threshold}{hold}{where}"
 
 
 def _threshold_warning(rule: AlertRule, own: float | None) -> str | None:

@@ -46,7 +46,9 @@ examples:
         "--web.config.file", dest="web_config", type=as_path, metavar="FILE",
         help="TLS, client certificates and passwords, in the exporter toolkit's format",
     )  # fmt: skip
-    web.add_argument("--web.enable-lifecycle", dest="lifecycle", action="store_true", help="enable POST /-/reload")
+    web.add_argument(
+        "--web.enable-lifecycle", dest="lifecycle", action="store_true", help="enable POST /-/reload and /-/command"
+    )
     logs = parser.add_argument_group("logs")
     logs.add_argument("--log.level", dest="level", choices=list(LEVELS), default="info", help="lowest level to log")
     logs.add_argument("--log.format", dest="format", choices=["logfmt", "json"], default="logfmt", help="log format")

@@ -17,8 +17,9 @@ from monitor.cli.progress_bar import progress_bar
 from monitor.config.config import Config, ModelConfig, SourceConfig, Storage
 from monitor.core.calibration import WindowEstimate
 from monitor.core.decisions import DecidedBy
-from monitor.core.estimate import Estimate, NoEstimate, Result, Why, headline_in
-from monitor.core.intervals import Progress
+from monitor.core.estimate import Estimate, NoEstimate, Result, Why
+from monitor.core.estimators.ensemble import headline_in
+from monitor.core.intervals import Progress, by_level
 from monitor.core.scores import MOST_RECORDS
 from monitor.core.segments import ALL, Segmentation, name_of
 from monitor.core.window import Bounds
@@ -228,13 +229,15 @@ class _Watch:
             estimates = model.options.reference.calibration.estimate_windows(snapshot.measured)
             for index, segment in enumerate(snapshot.segments):
                 records = int(estimates.records[index])
-                result = self._headline(estimates.window(index))
+                found = estimates.window(index)
+                result = self._headline(found)
                 answer: dict[str, Any] = {"time": round(now, 3), "model": name, "segment": name_of(segment)}
-                answer |= {"records": records, "accuracy": None, "lower": None, "upper": None}
+                answer |= {"records": records, "accuracy": None, "lower": None, "upper": None, "field": None}
                 if isinstance(result, Estimate):
                     answer["accuracy"] = result.accuracy
                     if result.interval is not None:
                         answer |= {"lower": result.interval.lower, "upper": result.interval.upper}
+                    answer["field"] = by_level(found.field)
                 else:
                     answer["reason"] = result.why.value if records else "no records"
                     answer["minimum_records"] = self._minimum
@@ -255,6 +258,8 @@ def _line(answer: dict[str, Any]) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(answer["time"]))
     start = f"{clock}  {answer['model']} {answer['segment']}: {answer['records']:,} records, "
     interval = "" if answer["lower"] is None else f" ({answer['lower']:.3f} to {answer['upper']:.3f})"
+    if answer["field"] is not None:
+        interval += f", 90% field interval {answer['field']['90'][0]:.3f} to {answer['field']['90'][1]:.3f}"
     found = f"estimated accuracy {answer['accuracy']:.3f}{interval}" if answer["accuracy"] is not None else None
     few = answer.get("reason") == Why.TOO_FEW_RECORDS
     needed = f": an estimate needs {answer['minimum_records']:,}" if few else ""

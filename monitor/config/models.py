@@ -9,7 +9,7 @@ from pathlib import Path
 from monitor.config.config import CLASS_MIX, Cron, Every, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.baselines.comparison import BaselineMode, BaselineOptions
-from monitor.core.estimate import ADAPTIVE, CONSENSUS
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.performance import Metric
 from monitor.core.scores import MOST_RECORDS
@@ -101,6 +101,9 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
         metric = section.get("metric", Choice(Metric), None)
         of_class = section.get("class", _CLASS, None)
         _check_metric(section, metric)
+        if on.of_field and (estimator != HEADLINE or section.has("metric")):
+            found = "a metric" if section.has("metric") else f"estimator: {estimator}"
+            section.report("on", f"value, lower or upper: only {HEADLINE} has a field interval", f"{on} beside {found}")
     _check_thresholds(section, kind, thresholds)
     hysteresis, new_records = _DEFAULT.hysteresis, _DEFAULT.new_records
     if kind in _NEW_RECORDS:
@@ -289,11 +292,12 @@ def _baseline(section: Section) -> BaselineOptions:
     gap = section.get("baseline_gap", Number(), default.gap)
     group = section.section("baseline_period", optional=True)
     times = [group.get(key, _TIME, None) for key in ("from", "to")]
-    if not group.given:
+    if times == [None, None] or not group.clean:
         return BaselineOptions(mode, records, None, gap)
     begin, end = (None if text is None else _unix_time(text) for text in times)
     if begin is None or end is None or not begin < end:
-        section.report("baseline_period", "from and to, a time before another", " and ".join(str(one) for one in times))
+        found = " and ".join(one or "nothing" for one in times)
+        section.report("baseline_period", "two times, from one to a later one", found)
         return default
     return BaselineOptions(mode, records, (begin, end), gap)
 

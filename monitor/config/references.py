@@ -105,6 +105,8 @@ class _Loading:
 
     def _check_alert(self, path: str, rule: AlertRule, model: ModelConfig, reference: Reference) -> None:
         """Report an alert that could never fire with the reference."""
+        if rule.on.of_field and reference.calibration.adaptive_weight is None:
+            self._report(f"{path}.on", "a reference with a field interval", "one of an older cpcmon: calibrate again")
         own: float | None = reference.calibration.accuracy
         if rule.metric is not None:
             own = self._own_metric(path, rule, model, reference)

@@ -54,11 +54,18 @@ class Severity(StrEnum):
 
 
 class On(StrEnum):
-    """The value compared with the threshold: the estimate, or an end of its interval."""
+    """The value compared with the threshold: the estimate, or an end of its interval or of its field interval."""
 
     VALUE = "value"
     LOWER = "lower"
     UPPER = "upper"
+    FIELD_LOWER = "field_lower"
+    FIELD_UPPER = "field_upper"
+
+    @property
+    def of_field(self) -> bool:
+        """Whether it is an end of the field interval, which only the headline has."""
+        return self in {On.FIELD_LOWER, On.FIELD_UPPER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,10 @@ class AlertRule:
     def compared(self) -> str:
         """What an accuracy alert compares, in words."""
         return "accuracy" if self.metric is None else words_of(self.metric, self.of_class)
+
+    def with_headline(self, headline: str) -> "AlertRule":
+        """Return the rule for a reference with this headline: an old one does not have `adaptive`."""
+        return replace(self, estimator=headline) if self.estimator == HEADLINE else self
 
     @property
     def fingerprint(self) -> str:
@@ -207,7 +218,7 @@ class WindowFacts:
     """Indexes into STATES."""
     quiet_seconds: Floats
     ends: Callable[[AlertRule], Floats]
-    """Returns what a rule on the accuracy compares: the value or an end of the interval of its estimator; NaN without an estimate."""
+    """Returns what a rule on the accuracy compares: the value or an end of an interval of its estimator; NaN without an estimate."""
     disagreement: Floats
     """NaN for none."""
     chance_disagreement: Floats

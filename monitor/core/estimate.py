@@ -3,7 +3,6 @@
 Named tuples, which are created several times faster than dataclasses.
 """
 
-from collections.abc import Container
 from enum import StrEnum
 from functools import lru_cache
 from math import exp, lgamma, log, log1p
@@ -17,12 +16,6 @@ ADAPTIVE = "adaptive"
 
 HEADLINE = ADAPTIVE
 """The estimate that people see first, and that alerts compare unless they name another."""
-
-
-def headline_in(names: Container[str]) -> str:
-    """Return the headline among some estimates: the consensus if the reference is too old for `adaptive`."""
-    return HEADLINE if HEADLINE in names else CONSENSUS
-
 
 MINIMUM_RECORDS = 200
 """The default minimum of records for an estimate."""

@@ -1,18 +1,23 @@
-"""The health of a model's input, which the estimate does not show: rejected share, one-hot outputs, constant outputs.
+"""The health of a model's input, which the estimate does not show: rejected, one-hot and constant outputs, input problems.
 
 If many records are rejected, the others may not be representative. If an argmax was logged instead of probabilities, every
-estimator based on confidence returns 100%. A stuck model returns the same vector for every record.
+estimator based on confidence returns 100%. A stuck model returns the same vector for every record. An input problem means
+that records are not what the configuration and the reference expect, so that a quiet alert is no all-clear.
 """
 
+import math
 import struct
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from hashlib import blake2b
 from typing import Self
 from zlib import crc32
 
 import numpy as np
 
-from monitor.core.scores import Booleans, Singles
+from monitor.core.baselines.output_drift import jensen_shannon
+from monitor.core.scores import Booleans, Integers, Singles
 
 LAST_RECORDS = 1000
 """Records, accepted or rejected, over which the rejected share is computed."""
@@ -146,3 +151,181 @@ def _packed(flags: Booleans, size: int) -> bytes:
 
 def _unpacked(bits: bytes, count: int) -> Booleans:
     return np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=count).astype(np.bool_)
+
+
+class InputProblem(StrEnum):
+    """Problems with the input of a model. The names are public: label values and API."""
+
+    SEGMENT_NEVER_SEEN = "segment_never_seen"
+    """No record has the fields of a configured segment."""
+    SEGMENT_MISSING = "segment_missing"
+    """Some records lack the fields of a configured segment."""
+    ALERT_MATCHES_NOTHING = "alert_matches_nothing"
+    """An alert is for segments that do not exist."""
+    CLASS_MIX = "class_mix"
+    """The predicted classes are far from those of the reference."""
+    TIME_AHEAD = "time_ahead"
+    """Times are in the future."""
+    TIME_BEHIND = "time_behind"
+    """Times are more than a day before the arrival."""
+    ARGMAX_MISMATCH = "argmax_mismatch"
+    """Records name another class than the one decided from their probabilities."""
+    DUPLICATES = "duplicates"
+    """Nearly all records have an id that was counted before."""
+    LATE = "late"
+    """Nearly all records are older than the window."""
+    OTHER_VERSION = "other_version"
+    """Nearly all records are of another version of the model."""
+
+
+FAR_BEHIND_SECONDS = 86400.0
+"""Times are far behind from here on. A nightly batch is not."""
+
+RECENT_RECORDS = 400
+"""Records over which the shares of problems are taken; older ones fade."""
+
+_LIMITS = {
+    InputProblem.SEGMENT_MISSING: 0.05,
+    InputProblem.TIME_AHEAD: 0.5,
+    InputProblem.TIME_BEHIND: 0.5,
+    InputProblem.ARGMAX_MISMATCH: 0.05,
+    InputProblem.DUPLICATES: 0.9,
+    InputProblem.LATE: 0.9,
+    InputProblem.OTHER_VERSION: 0.9,
+}
+"""The share of recent records above which a problem begins."""
+_ENDS_AT = 0.8
+"""A problem ends below this part of its limit, so that a share near the limit does not begin and end all the time."""
+
+FAR_MIX = 0.3
+"""The Jensen-Shannon distance of predicted classes above which they are far from those of the reference."""
+_CHANCE_FACTOR = 2.0
+_SAME_MIX = 0.1
+"""Below this distance, two sorted class mixes are alike."""
+
+_IN_BACKLOG = frozenset({InputProblem.TIME_BEHIND, InputProblem.LATE})
+"""What a backlog explains."""
+
+Count = tuple[int, int]
+"""How many records could have a problem, and how many have it."""
+
+
+def count_key(problem: InputProblem, fields: Sequence[str] = ()) -> str:
+    """Return the key of a count: a problem has one, or one for each set of segment fields."""
+    return f"{problem}:{','.join(fields)}" if fields else str(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProblem:
+    """A problem with the input of a model, in numbers; `web.pages.wording` has the words."""
+
+    problem: InputProblem
+    names: tuple[str, ...] = ()
+    """Sets of segment fields, such as `site,scanner`; alerts; or the class whose share changed most."""
+    value: float | None = None
+    """The largest share of recent records; the distance of the class mix; None for alerts."""
+    class_shares: tuple[float, float] | None = None
+    """For `class_mix`, the share of the class now and on the reference."""
+    reordered: bool = False
+    """For `class_mix`, whether the shares are those of the reference, of other classes."""
+    since: float = 0.0
+    """When it began, in Unix seconds."""
+
+
+@dataclass(slots=True)
+class RecentShare:
+    """The share of recent records that have a problem."""
+
+    records: int = 0
+    concerned: int = 0
+
+    def add(self, records: int, concerned: int) -> None:
+        """Count records; older ones fade."""
+        self.records, self.concerned = self.records + records, self.concerned + concerned
+        if self.records > RECENT_RECORDS:
+            self.concerned = self.concerned * RECENT_RECORDS // self.records
+            self.records = RECENT_RECORDS
+
+    @property
+    def value(self) -> float | None:
+        """The share; None with too few records."""
+        return self.concerned / self.records if self.records >= FEWEST else None
+
+
+@dataclass(slots=True)
+class RecentInput:
+    """The problems of a model's input between evaluations; kept across restarts."""
+
+    shares: dict[str, RecentShare] = field(default_factory=dict)
+    """See `count_key`."""
+    since: dict[str, float] = field(default_factory=dict)
+    """By problem that holds, when it began, in Unix seconds."""
+    unseen: list[str] = field(default_factory=list)
+    """The sets of segment fields that no record has."""
+
+    def add(self, before: Mapping[str, Count], counts: Mapping[str, Count], *, catching_up: bool) -> None:
+        """Add the records between two counts. What is no longer counted is forgotten."""
+        self.shares = {key: self.shares.get(key) or RecentShare() for key in counts}
+        for key, now in counts.items():
+            if not (catching_up and key in _IN_BACKLOG):
+                records, concerned = (max(0, new - old) for new, old in zip(now, before.get(key, (0, 0)), strict=True))
+                self.shares[key].add(records, concerned)
+
+    def problems(
+        self, seen: Container[str], unmatched: Sequence[str], mix: FoundProblem | None, now: float
+    ) -> tuple[FoundProblem, ...]:
+        """Return the problems at `now`: of the shares, of alerts that match no segment, of the class mix.
+
+        `seen` are the sets of segment fields that some window has.
+        """
+        found: dict[InputProblem, FoundProblem] = {}
+        for one in (*self._of_shares(seen), *_of_alerts(unmatched), *([] if mix is None else [mix])):
+            other = found.get(one.problem, FoundProblem(one.problem))
+            value = one.value if other.value is None else max(other.value, one.value or 0.0)
+            found[one.problem] = replace(one, names=(*other.names, *one.names), value=value)
+        self.since = {str(problem): min(self.since.get(problem, now), now) for problem in found}
+        return tuple(replace(found[one], since=self.since[one]) for one in InputProblem if one in found)
+
+    def _of_shares(self, seen: Container[str]) -> Iterator[FoundProblem]:
+        unseen = []
+        for key in self.shares:
+            name, _, fields = key.partition(":")
+            if fields in self.unseen and fields in seen:
+                # The cause was fixed: records from before would be blamed on those that follow.
+                self.shares[key] = RecentShare()
+            problem, value, names = InputProblem(name), self.shares[key].value, (fields,) if fields else ()
+            if value is None:
+                continue
+            if fields and fields not in seen and value == 1.0:
+                unseen.append(fields)
+                yield FoundProblem(InputProblem.SEGMENT_NEVER_SEEN, names, value)
+            elif value > _LIMITS[problem] * (_ENDS_AT if name in self.since else 1.0):
+                yield FoundProblem(problem, names, value)
+        self.unseen = unseen
+
+
+def _of_alerts(unmatched: Sequence[str]) -> Iterator[FoundProblem]:
+    if unmatched:
+        yield FoundProblem(InputProblem.ALERT_MATCHES_NOTHING, tuple(unmatched))
+
+
+def far_mix(classes: Sequence[str], now: Integers, reference: Sequence[int]) -> FoundProblem | None:
+    """Return the problem of a window's predictions per class, if they are far from those of the reference."""
+    counts = np.array([now, reference], dtype=np.float64) if len(now) == len(reference) else np.zeros((2, 1))
+    totals = counts.sum(axis=1)
+    if not (totals >= FEWEST).all():
+        return None
+    shares = counts / totals[:, None]
+    distance = float(jensen_shannon(shares[0], shares[1]))
+    # The mean of the squared distance of two samples of one mix is about this, in bits.
+    chance = math.sqrt((len(classes) - 1) / (8.0 * math.log(2.0)) * float((1.0 / totals).sum()))
+    if distance <= max(FAR_MIX, _CHANCE_FACTOR * chance):
+        return None
+    most = int(np.argmax(np.abs(shares[0] - shares[1])))
+    return FoundProblem(
+        InputProblem.CLASS_MIX,
+        (classes[most],),
+        distance,
+        (float(shares[0, most]), float(shares[1, most])),
+        bool(jensen_shannon(np.sort(shares[0]), np.sort(shares[1])) < _SAME_MIX),
+    )

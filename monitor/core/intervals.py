@@ -1,7 +1,7 @@
 """Intervals of estimates, from the errors by chance that the replays of the reference found."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,7 +26,7 @@ Measured over 173 pairs of a reference and a shifted target, in 50 families: the
 family weighing the same. Leaving one family out at a time, 81% and 91% of families were covered; of 60 pairs built
 afterwards, 80% and 88%. docs/methods.md says how to read them.
 """
-_FIELD_CHANCE, _FIELD_LEAST = 0.2, 0.01
+FIELD_CHANCE, FIELD_LEAST = 0.2, 0.01
 """What R adds to the visible shift: a share of the spread of one record, and a constant."""
 
 
@@ -36,10 +36,15 @@ def field_intervals(headline: Floats, accuracy: Floats | float, disagreement: Fl
     They say how far estimates have been off in real shifts; no theory can. `accuracy` is what the estimate started from: that
     of the reference, or of the segment in it. NaN without an estimate.
     """
-    reach = np.abs(accuracy - headline) + disagreement + _FIELD_LEAST
-    reach = reach + _FIELD_CHANCE * np.sqrt(np.maximum(0.0, headline * (1.0 - headline)))
+    reach = np.abs(accuracy - headline) + disagreement + FIELD_LEAST
+    reach = reach + FIELD_CHANCE * np.sqrt(np.maximum(0.0, headline * (1.0 - headline)))
     ends = [[headline - factor * reach, headline + factor * reach] for factor in FIELD_LEVELS.values()]
     return np.asarray(np.minimum(_ONE, np.maximum(_ZERO, np.array(ends))))
+
+
+def by_level(field: Sequence[tuple[float, float]]) -> dict[str, tuple[float, float]] | None:
+    """Return field intervals by their level in per cent, for JSON; None if there are none."""
+    return {f"{100 * level:g}": ends for level, ends in zip(FIELD_LEVELS, field, strict=True)} if field else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.baselines.output_drift import MEASURES, OutputReference, counted, distances, edges_of, output_cells
+from monitor.core.baselines.output_drift import (
+    MEASURES,
+    BaselineOutputs,
+    OutputReference,
+    counted,
+    edges_of,
+    output_cells,
+    shares,
+)
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators.ensemble import (
     MEMBERS,
@@ -91,7 +99,7 @@ class _Outputs:
 
     def __init__(self, reference: LabelledOutputs) -> None:
         self._edges, self._decided = edges_of(reference), reference.decided
-        self._cells = output_cells(self._edges, reference.outputs.raw.confidence)
+        self._cells = output_cells(self._edges, reference.outputs.raw.confidence.astype(np.float32))
         self._classes = len(reference.outputs.raw.probabilities)
 
     def counts(self, rows: Integers, lengths: Integers) -> tuple[Integers, Integers]:
@@ -101,7 +109,8 @@ class _Outputs:
 
     def drift(self, windows: Integers, lengths: Integers, pseudo: Integers) -> Floats:
         """Return the distances of windows from a pseudo-reference."""
-        return distances(*self.counts(windows, lengths), self.counts(pseudo, np.array([len(pseudo)])))
+        baseline = BaselineOutputs.of(*self.counts(pseudo, np.array([len(pseudo)])))
+        return baseline.distances(*map(shares, self.counts(windows, lengths)))
 
     def reference(self, sizes: Integers, chance: Floats) -> OutputReference:
         """Return the outputs of the whole reference."""

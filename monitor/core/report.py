@@ -23,7 +23,9 @@ from monitor.core.baselines.comparison import (
 )
 from monitor.core.calibration import WindowEstimates, or_none
 from monitor.core.decisions import Decision
-from monitor.core.estimate import STATES, Estimate, Interval, Result, Why, WindowState, headline_in
+from monitor.core.estimate import HEADLINE, STATES, Estimate, Interval, Result, Why, WindowState
+from monitor.core.estimators.ensemble import headline_in
+from monitor.core.input_health import Count, FoundProblem
 from monitor.core.intervals import FIELD_LEVELS
 from monitor.core.performance import ClassReference, MeasuredPerformance, MixedShare, Performance, Target
 from monitor.core.scores import Floats, Integers
@@ -421,6 +423,8 @@ class ReferenceFacts:
     """How the device decides."""
     performance: ClassReference | None = field(default=None, repr=False, compare=False)
     """None for a reference of an older version."""
+    headline: str = HEADLINE
+    """The estimate that people see first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,6 +440,7 @@ class InputFacts:
     """Probable causes of rejections, such as logits or percentages."""
     referred: int | None = None
     """Records that the device referred to a person, since the state was created; None unless records decide."""
+    problems: tuple[FoundProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +492,7 @@ class Snapshot:
     measured: MeasuredWindows
     newest_at: Floats
     """The event time of the newest record, in Unix seconds; NaN without records."""
+    oldest_at: Floats
     usual_gap_seconds: Floats
     """The mean time between records; 0 with fewer than two."""
     entered: Integers
@@ -502,3 +508,5 @@ class Snapshot:
     """All records of other versions so far."""
     catching_up: bool
     """Whether the backlog is too large, or unknown."""
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    """Records since the start, by `input_health.count_key`."""

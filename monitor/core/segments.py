@@ -133,6 +133,8 @@ class Admitted:
     """Idle segments to be removed for new ones."""
     late: int = 0
     """Records that are not in the chunk: later ones of the same batch fill all their windows."""
+    without_segment: tuple[int, ...] = ()
+    """By set of segment fields, how many records lack one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +193,11 @@ class ModelWindows:
         idle, unstored = self._idle(now), 0
         known = set(self._last_seen)
         segments: list[Segment] = []
+        without = [len(records)] * len(self._places)
         codes = np.full((len(records), len(self._places)), -1, dtype=np.int32)
         for split, names in enumerate(self._places):
             for segment, rows in rows_by_segment(names, records.fields):
+                without[split] -= len(rows)
                 if segment not in known and len(known) >= self._segmentation.most_segments:
                     # Idle segments are removed only when room is needed.
                     known -= set(idle) - set(segments)
@@ -207,9 +211,9 @@ class ModelWindows:
         chunk = Chunk(now, records.at, records.vectors, tuple(segments), codes, decided)
         forgotten = [segment for segment in idle if segment not in known]
         if len(records) <= self._bounds.capacity:
-            return Admitted(chunk, unstored, forgotten)
+            return Admitted(chunk, unstored, forgotten, 0, tuple(without))
         rows = _lasting(chunk, self._bounds.capacity)
-        return Admitted(chunk.taken(rows), unstored, forgotten, len(records) - len(rows))
+        return Admitted(chunk.taken(rows), unstored, forgotten, len(records) - len(rows), tuple(without))
 
     def enter(self, chunk: Chunk, seen: Mapping[Segment, float] | None = None) -> Entered:
         """Add a chunk, admitted or restored; the forgotten segments were removed before, and no other chunk came since.

@@ -19,6 +19,7 @@ from monitor.core.estimators.confidence import (
     AverageConfidence,
     CalibratedConfidence,
     DifferenceOfConfidences,
+    ThresholdedConfidence,
     ThresholdedEntropy,
 )
 from monitor.core.estimators.conformal import AnchoredAtConfidence, Conformal, ConformalAtConfidence
@@ -187,25 +188,9 @@ class Gauge:
         self._slices: dict[str, slice] = {}
         self._summed: list[CalibratedEstimator] = []
         self._entropies: list[CalibratedEstimator] = []
+        self._thresholded: list[tuple[CalibratedEstimator, np.float32]] = []
         self._interpolated: list[tuple[CalibratedEstimator, LinearCurve]] = []
-        place = _FIRST
-        one_record = Scores(np.ones((calibration.classes, 1)))
-        for one in calibration.estimators:
-            scaled, estimator = one.form.scaled, one.estimator
-            if isinstance(estimator, Conformal):
-                continue
-            # Subclasses may contribute something else.
-            if type(estimator) in {AverageConfidence, DifferenceOfConfidences}:
-                self._slices[one.form.name] = slice(_CONFIDENCE + scaled, _CONFIDENCE + scaled + 1)
-                continue
-            curve = _curve(one)
-            if curve is not None:
-                self._interpolated.append((one, curve))
-            else:
-                (self._entropies if type(estimator) is ThresholdedEntropy else self._summed).append(one)
-            rows = len(estimator.contributions(one_record, 1.0))
-            self._slices[one.form.name] = slice(place, place + rows)
-            place += rows
+        place = self._place_sums()
         self._sets = [slice(place, place + ROWS), slice(place + ROWS, place + 2 * ROWS)]
         self.sums = place + 2 * ROWS
         """The number of sums of a window."""
@@ -220,6 +205,30 @@ class Gauge:
         self._ones = np.full((self.totals, 1), FIXED_POINT)
         self._ones[np.concatenate([sets + 1, sets + 2])] = 1
         self._rounded = np.concatenate([sets, sets + 3])
+
+    def _place_sums(self) -> int:
+        """Choose how each estimator without conformal sets is summed, and where; return the place behind their sums."""
+        place = _FIRST
+        one_record = Scores(np.ones((self.calibration.classes, 1)))
+        for one in self.calibration.estimators:
+            scaled, estimator = one.form.scaled, one.estimator
+            if isinstance(estimator, Conformal):
+                continue
+            # Subclasses may contribute something else.
+            if type(estimator) in {AverageConfidence, DifferenceOfConfidences}:
+                self._slices[one.form.name] = slice(_CONFIDENCE + scaled, _CONFIDENCE + scaled + 1)
+                continue
+            curve = _curve(one)
+            if curve is not None:
+                self._interpolated.append((one, curve))
+            elif type(estimator) is ThresholdedConfidence:
+                self._thresholded.append((one, np.float32(estimator.threshold)))
+            else:
+                (self._entropies if type(estimator) is ThresholdedEntropy else self._summed).append(one)
+            rows = len(estimator.contributions(one_record, 1.0))
+            self._slices[one.form.name] = slice(place, place + rows)
+            place += rows
+        return place
 
     @property
     def counts(self) -> int:
@@ -307,8 +316,13 @@ class Gauge:
             rows[0] = (marks >> (2 * bit)) & 1
             rows[1] = (marks >> (2 * bit + 1)) & 1
             rows *= FIXED_POINT
+        singles = [confidence.astype(np.float32) for confidence in confidences]
+        for one, threshold in self._thresholded:
+            rows, score = sums[self._slices[one.form.name]], singles[one.form.scaled]
+            rows[0], rows[1] = score > threshold, score == threshold
+            rows *= FIXED_POINT
         for one, curve in self._interpolated:
-            values = curve(confidences[one.form.scaled].astype(np.float32))
+            values = curve(singles[one.form.scaled])
             values *= FIXED_POINT
             np.rint(values, out=sums[self._slices[one.form.name].start])
         for one in self._summed:
@@ -320,7 +334,7 @@ class Gauge:
             () if self.performance is None else list(self.performance.measure(vectors, predicted, denominators))
         )
         kept = self.calibration.outputs
-        cells = None if kept is None else output_cells(kept.edges, confidences[0])
+        cells = None if kept is None else output_cells(kept.edges, singles[0])
         return Measures(sums, predicted, cells, top, sure, performance)
 
     def _confidences(self, vectors: Singles, top: Floats, denominators: Floats, decided: Integers) -> list[Floats]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
+from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from monitor.config.reading import ConfigWatch, read_config
 from monitor.config.references import load_models
 from monitor.core.report import Report
 from monitor.daemon.build import Parts, References, build
+from monitor.daemon.commands import execute
 from monitor.daemon.daemon_status import DaemonStatus
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Notifier
@@ -299,6 +301,7 @@ class Daemon:
             status.site(),
             metrics=self._metrics,
             reload=self._request_reload if self._options.enable_lifecycle else None,
+            command=self._execute if self._options.enable_lifecycle else None,
             status=status.document,
         )
 
@@ -311,6 +314,9 @@ class Daemon:
         counts = self._server.counts()
         closed = {str(why): count for why, count in counts.closed.items()}
         return self._status.facts(HttpFacts(counts.open, counts.requests, closed, self._server.web_config_ok))
+
+    def _execute(self, body: bytes) -> tuple[HTTPStatus, str]:
+        return execute(body, self._status.runner if self._status.busy is None else None)
 
     def _request_reload(self) -> str | None:
         reload: Reload = Future()

@@ -68,9 +68,9 @@ class DaemonStatus:
         reports = self.sinks.reports().values()
         firing = sum(int(report.windows.alerts.firing.sum()) for report in reports)
         windows = sum(len(report.segments) for report in reports)
-        return (
-            "; ".join(self.health().problems) or f"{windows} windows of {len(reports)} models, {firing} alerts firing"
-        )
+        suspects = sum(len(report.input.problems) for report in reports)
+        found = f"{windows} windows of {len(reports)} models, {firing} alerts firing"
+        return "; ".join(self.health().problems) or (f"{found}, {suspects} input problems" if suspects else found)
 
     def document(self) -> bytes:
         """Return the last reports and the status of the daemon as JSON."""

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -11,11 +12,13 @@ from monitor.core.report import Report
 from monitor.daemon.build import Parts
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock, ClockChange, Moment, clock_change
 from monitor.daemon.watchdog import Watchdog
+from monitor.errors import Problem, UnknownName
 from monitor.evaluation.crontab import seconds_of_runs
 from monitor.evaluation.evaluator import Evaluator, baselines_key_of, key_of
 from monitor.evaluation.schedule import Schedule
 from monitor.ingest.backlog import BacklogProgress
 from monitor.telemetry import Telemetry
+from monitor.web.pages.wording import problem_words
 
 log = logging.getLogger("cpcmon")
 
@@ -23,6 +26,8 @@ _FIRST_TICK_SECONDS = 10.0
 _HEARTBEAT = "schedule heartbeat"
 _HEARTBEAT_SECONDS = 5.0
 _LATE_PERIODS, _LATE_SECONDS = 5, 300.0
+_CHANGE_SECONDS, _STORED_SECONDS = 60.0, 30.0
+"""How long a command may wait for its evaluation, and for the disk."""
 
 _NOTHING_SHOWN: Mapping[str, Report] = MappingProxyType({})
 
@@ -52,7 +57,7 @@ class Runner:
         self._restored = False
         """Whether all windows were restored: partly restored ones must not be written back."""
         self._backlog = BacklogProgress()
-        self._stop = threading.Event()
+        self._stop, self._wake = threading.Event(), threading.Event()
         self._ticked = threading.Event()
         self._thread = threading.Thread(target=self._ingest, name="ingest", daemon=True)
         self._schedule = Schedule(
@@ -64,6 +69,8 @@ class Runner:
         self._late_at: dict[str, float] = {}
         """Deadline for the next evaluation of each model, on the steady clock."""
         self._lock = threading.Lock()
+        self._evaluating = {name: threading.Lock() for name in parts.evaluators}
+        """Held while an evaluator is used."""
 
     def start(self) -> None:
         """Restore the windows, poll once, then start the schedule."""
@@ -85,6 +92,7 @@ class Runner:
         self._schedule.stop()
         self._watchdog.end("evaluation")
         self._stop.set()
+        self._wake.set()
         if self._restored:
             self._thread.join()
             self._watchdog.end("ingestion")
@@ -112,6 +120,32 @@ class Runner:
         """Return the models without an evaluation so far. Takes no lock: each scrape asks."""
         return [name for name in self.parts.evaluators if name not in self._evaluated]
 
+    def change(self, model: str, change: Callable[[Evaluator], None]) -> bool:
+        """Change an evaluator between evaluations, and evaluate at once; on any thread but those of the schedule.
+
+        Return whether the change is stored. Raises UsageError if the model is unknown or the change is refused, TimeoutError
+        if it was not made in time.
+        """
+        if (evaluator := self.parts.evaluators.get(model)) is None:
+            raise UnknownName(Problem("model", "the name of a model of the configuration", "none of that name"))
+        done: Future[None] = Future()
+
+        def job() -> None:
+            try:
+                with self._evaluating[model]:
+                    change(evaluator)
+                    self._store_baselines(evaluator)
+                    self._evaluate(evaluator)
+                done.set_result(None)
+            except Exception as error:  # noqa: BLE001 - for the caller
+                done.set_exception(error)
+
+        # By the schedule, which waits for it before it stops.
+        self._schedule.once(job)
+        done.result(_CHANGE_SECONDS)
+        self._wake.set()
+        return self._loop.values.wait_written(baselines_key_of(model), _STORED_SECONDS)
+
     def _heartbeat(self) -> None:
         self._watchdog.moved("evaluation", self._clock().running)
 
@@ -132,34 +166,43 @@ class Runner:
                 )
                 self._telemetry.ticked(self._clock().running - began.running)
                 self._ticked.set()
-                self._stop.wait(self._loop.next_poll_seconds())
+                self._wake.wait(self._loop.next_poll_seconds())
+                self._wake.clear()
         except BaseException as error:  # noqa: BLE001 - ingestion is dead: stop the daemon
             self._failed(error)
 
     def _job(self, evaluator: Evaluator) -> Callable[[], None]:
         def job() -> None:
-            began = self._clock()
-            if clock_change(self._last_check, began).any:
-                # The evaluation may run before the next check of the clocks.
-                self._loop.backlog.invalidate()
-            try:
-                report = evaluator.evaluate(began.now, began.running, began.awake)
-                self._loop.values.store(key_of(evaluator.name), evaluator.alert_state_bytes())
-                if (baselines := evaluator.changed_baselines()) is not None:
-                    self._loop.values.store(baselines_key_of(evaluator.name), baselines)
-            except Exception:
-                self._mark_error(evaluator.name)
-                raise
-            with self._lock:
-                self._evaluated.add(evaluator.name)
-                self._late_at[evaluator.name] = self._late_after(evaluator, began)
-                self._reports[evaluator.name] = report
-                self._publish(report)
-            self._telemetry.evaluated(evaluator.name, report.seconds)
-            for estimator, count in report.errors.items():
-                self._telemetry.estimator_failed(evaluator.name, estimator, count)
+            with self._evaluating[evaluator.name]:
+                self._evaluate(evaluator)
 
         return job
+
+    def _evaluate(self, evaluator: Evaluator) -> None:
+        began = self._clock()
+        if clock_change(self._last_check, began).any:
+            # The evaluation may run before the next check of the clocks.
+            self._loop.backlog.invalidate()
+        try:
+            report = evaluator.evaluate(began.now, began.running, began.awake)
+            self._loop.values.store(key_of(evaluator.name), evaluator.alert_state_bytes())
+            self._store_baselines(evaluator)
+        except Exception:
+            self._mark_error(evaluator.name)
+            raise
+        with self._lock:
+            _log_problems(self._reports.get(evaluator.name), report)
+            self._evaluated.add(evaluator.name)
+            self._late_at[evaluator.name] = self._late_after(evaluator, began)
+            self._reports[evaluator.name] = report
+            self._publish(report)
+        self._telemetry.evaluated(evaluator.name, report.seconds)
+        for estimator, count in report.errors.items():
+            self._telemetry.estimator_failed(evaluator.name, estimator, count)
+
+    def _store_baselines(self, evaluator: Evaluator) -> None:
+        if (baselines := evaluator.changed_baselines()) is not None:
+            self._loop.values.store(baselines_key_of(evaluator.name), baselines)
 
     def _mark_late(self) -> None:
         """Retract estimates that were not evaluated for too long."""
@@ -186,6 +229,16 @@ class Runner:
             self.parts.evaluators[model].retracted_at = now
             self._reports[model] = replace(last, segments=last.windows.in_error(now))
             self._retract(self._reports[model])
+
+
+def _log_problems(before: Report | None, after: Report) -> None:
+    """Log the problems of a model's input that begin, get other names, or end."""
+    known = {} if before is None else {one.problem: one.names for one in before.input.problems}
+    for one in after.input.problems:
+        if known.pop(one.problem, None) != one.names:
+            log.warning("%s: input problem %s: %s", after.model, one.problem, problem_words(one))
+    for problem in known:
+        log.info("%s: input problem %s ended", after.model, problem)
 
 
 def _clock_message(change: ClockChange, now: Moment) -> str:

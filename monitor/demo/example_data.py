@@ -5,6 +5,7 @@ training data. The new site has another scanner with less contrast, and an older
 """
 
 import json
+import time
 from copy import copy
 from pathlib import Path
 
@@ -18,8 +19,6 @@ CLASSES = ("fatty", "scattered", "heterogeneous", "dense")
 _MEASUREMENTS = 6
 PREVALENCE: Floats = np.array([0.10, 0.40, 0.40, 0.10])
 """The prevalence of the grades at the model's own site."""
-_FIRST = 1_790_000_000
-"""Time of the first record, in Unix seconds."""
 _OLDER: Floats = np.array([0.22, 0.48, 0.24, 0.06])
 
 _CONFIG = """\
@@ -107,13 +106,15 @@ def write_example(directory: Path) -> dict[str, Path]:
 
 
 def _write_inbox(folder: Path, sites: list[tuple[Floats, Integers]], model: Discriminant) -> None:
-    """Write the records of both sites to a file, and one incomplete record."""
+    """Write the records of both sites to a file, one a minute until now, and one incomplete record."""
     folder.mkdir(exist_ok=True)
     outputs = [model.probabilities(measured).tolist() for measured, _ in sites]
+    # Older ones would be an input problem.
+    first = int(time.time()) - 60 * len(outputs[0])
     with (folder / "results.jsonl").open("w", encoding="utf-8") as file:
         for row, vectors in enumerate(zip(*outputs, strict=True)):
             for site, vector in zip("AB", vectors, strict=True):
-                record = {"id": f"exam-{site}{row}", "time": _FIRST + 60 * row, "site": site, "probs": vector}
+                record = {"id": f"exam-{site}{row}", "time": first + 60 * row, "site": site, "probs": vector}
                 file.write(json.dumps(record) + "\n")
         file.write('{"id": "exam-A1500", "site": "A", "probs": [0.1, 0.\n')
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
+from monitor.core.estimate import HEADLINE
 from monitor.core.report import Realised
 from monitor.demo.demo_folder import MINIMUM, WINDOW, DirectoryFeed, Feed, Folder, KafkaFeed
 from monitor.demo.story import LENGTH, LOWEST, MODEL, REPLACED, SHIFTED, Exams, Truth, events, records
@@ -87,7 +88,7 @@ def _pair(segment: dict[str, Any] | None, realised: Realised | None) -> str:
 
 
 def _estimated(segment: dict[str, Any] | None) -> float | None:
-    return None if segment is None else segment["estimators"].get("adaptive", {}).get("accuracy")
+    return None if segment is None else segment["estimators"].get(HEADLINE, {}).get("accuracy")
 
 
 def _number(value: float | None) -> str:
@@ -184,6 +185,10 @@ def play(options: DemoOptions, reference: float, say: Callable[[str], None], *, 
         try:
             url = daemon.url()
             say(f"Open {url} in a browser, or {url}metrics. Press Ctrl-C to stop.")
+            say(
+                f"Estimates are those of `{HEADLINE}`, the main number. Its page shows two intervals: what chance explains,"
+                " and how far estimates have been off in real shifts."
+            )
             _Playing(options, folder, feed, daemon, url, run).go(Narration(say, reference, coloured))
         finally:
             daemon.stop()

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, cast
@@ -28,6 +28,8 @@ from monitor.core.alerts import (
     step,
 )
 from monitor.core.baselines.comparison import (
+    BaselineAction,
+    BaselineKind,
     BaselineMode,
     Baselines,
     Comparisons,
@@ -36,7 +38,9 @@ from monitor.core.baselines.comparison import (
     change_upper,
 )
 from monitor.core.calibration import WindowEstimates
-from monitor.core.estimate import HEADLINE, STATES, Why, WindowState, headline_in
+from monitor.core.estimate import HEADLINE, STATES, Why, WindowState
+from monitor.core.estimators.ensemble import headline_in
+from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, far_mix
 from monitor.core.performance import MeasuredPerformance, Target
 from monitor.core.report import (
     AlertColumns,
@@ -48,9 +52,10 @@ from monitor.core.report import (
     WindowReports,
     no_estimates,
 )
-from monitor.core.scores import Floats, Integers
+from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Segment, name_of
-from monitor.reference.reference import Reference
+from monitor.errors import Problem, UnknownName, UsageError
+from monitor.reference.reference import NO_ADAPTIVE, Reference
 
 log = logging.getLogger("cpcmon")
 
@@ -95,6 +100,31 @@ def notified_from_bytes(content: bytes) -> list[AlertKey]:
 
 StoredBaseline = tuple[Segment, float, OwnBaseline]
 """A segment, when it was last seen, and its own baseline."""
+
+NOT_COMPLETE = Problem("confirm", "a complete own baseline", "one that is still collected")
+
+
+def baselines_as_bytes(stored: Sequence[StoredBaseline]) -> bytes:
+    """Return own baselines as bytes."""
+    return msgspec.msgpack.encode(stored)
+
+
+def baselines_from_bytes(content: bytes) -> list[StoredBaseline]:
+    """Return stored own baselines; raises ValueError."""
+    try:
+        return msgspec.msgpack.decode(content, type=list[StoredBaseline])
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+
+
+def segment_named(name: str, segments: Iterable[Segment]) -> Segment:
+    """Return the segment with a name, as pages show it; raises UnknownName unless there is exactly one."""
+    found = [segment for segment in dict.fromkeys(segments) if name_of(segment) == name]
+    if len(found) != 1:
+        raise UnknownName(
+            Problem("segment", "the name of one segment of the model", f"{len(found) or 'none'} of that name")
+        )
+    return found[0]
 
 
 class WindowAlertState(msgspec.Struct, array_like=True):
@@ -150,6 +180,7 @@ class AlertMemory:
     versions: VersionCounts
     windows: tuple[WindowAlertState, ...]
     version: int = _FORMAT
+    input: RecentInput = field(default_factory=RecentInput)
 
     def to_bytes(self) -> bytes:
         """Return the bytes to store."""
@@ -242,6 +273,14 @@ class Evaluator:
     _baselines: Baselines | None = field(init=False)
     """None without a reference."""
     _counted: tuple[int, int] | None = None
+    _input: RecentInput = field(default_factory=RecentInput)
+    _unmatched: tuple[str, ...] = ()
+    """Alerts that match no window."""
+    _far_mix: FoundProblem | None = None
+    _counts: Mapping[str, Count] = field(default_factory=dict)
+    """Records until the last evaluation, by what may be wrong with them."""
+    _resumed: bool = False
+    """Whether this is the first evaluation after a restart or reload."""
     _last: float | None = None
     retracted_at: float | None = None
     """When the caller retracted the last report: since then its windows are in state `error`."""
@@ -250,10 +289,9 @@ class Evaluator:
         """Set up the counts of versions, and what is exported."""
         if self.reference is not None and (headline := self.reference.calibration.headline) != HEADLINE:
             # An old reference: its alerts go on, on what it has.
-            alerts = (
-                replace(one, estimator=headline) if one.estimator == HEADLINE else one for one in self.config.alerts
-            )
-            self.config = replace(self.config, alerts=tuple(alerts))
+            log.warning("%s: its reference was %s", self.name, NO_ADAPTIVE)
+            alerts = tuple(one.with_headline(headline) for one in self.config.alerts)
+            self.config = replace(self.config, alerts=alerts)
         self._versions = VersionCounts(of=self._version)
         self._baselines = None
         if self.reference is not None:
@@ -287,26 +325,29 @@ class Evaluator:
             return
         if memory.versions.of == self._version:
             self._versions = memory.versions
+        self._input, self._resumed = memory.input, True
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
     def alert_state_bytes(self) -> bytes:
         """Return the alert state as bytes."""
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
-        return AlertMemory(self._versions, tuple(windows.values())).to_bytes()
+        return AlertMemory(self._versions, tuple(windows.values()), input=self._input).to_bytes()
 
     def restore_baselines(self, content: bytes | None) -> None:
         """Restore the own baselines. Those of another reference are collected anew."""
         if content is None or self._baselines is None:
             return
         try:
-            stored = msgspec.msgpack.decode(content, type=list[StoredBaseline])
-        except (msgspec.DecodeError, ValueError):
+            stored = baselines_from_bytes(content)
+        except ValueError:
             log.warning("%s: stored baselines are invalid, starting without them", self.name)
             return
-        for segment, seen_at, one in stored:
-            self._baselines.own[segment], self._baselines.seen_at[segment] = one, seen_at
-        if any(one.of != self._baselines.of for _, _, one in stored):
+        for segment, _, one in stored:
+            if one.of == self._baselines.of:
+                self._baselines.own[segment] = one
+        if len(self._baselines.own) < len(stored):
+            self._baselines.changed = True
             log.info("%s: the reference changed, so own baselines start anew", self.name)
 
     def changed_baselines(self) -> bytes | None:
@@ -315,9 +356,24 @@ class Evaluator:
         if baselines is None or not baselines.changed:
             return None
         baselines.changed = False
-        return msgspec.msgpack.encode(
+        return baselines_as_bytes(
             [(segment, baselines.seen_at.get(segment, 0.0), one) for segment, one in baselines.own.items()]
         )
+
+    def change_baseline(self, name: str, action: BaselineAction) -> None:
+        """Reset or confirm the own baseline of a segment; raises UsageError. It is used from the next evaluation on."""
+        baselines = self._baselines
+        if baselines is None:
+            raise UsageError(Problem("model", "one with a reference", "one without"))
+        segment = segment_named(name, (*self._windows, *self._missing, *baselines.own))
+        kind = baselines.kind(segment)
+        if kind is not BaselineKind.OWN:
+            raise UsageError(Problem("segment", "one with an own baseline", f"one with baseline {kind}"))
+        if action is BaselineAction.RESET:
+            baselines.reset(segment)
+        elif not baselines.confirm(segment):
+            raise UsageError(NOT_COMPLETE)
+        log.info("%s, %s: own baseline: %s by command", self.name, name, action)
 
     def evaluate(self, now: float, running: float, awake: float) -> Report:
         """Evaluate all windows at `now`, Unix time.
@@ -336,6 +392,7 @@ class Evaluator:
         self._last = awake
         errors: Counter[str] = Counter()
         windows = self._evaluate_windows(snapshot, input_, _Moment(now, running, elapsed), self.reference, errors)
+        input_ = replace(input_, problems=self._input_problems(snapshot, windows, self.reference, now))
         missing = self._missing_reports(snapshot, now)
         return Report(
             self.name,
@@ -421,7 +478,7 @@ class Evaluator:
             if state == _OK:
                 one.memory.last_valid_at = at.now
             one.memory.set_state(STATES[state], at.now)
-        compared = self._compare(snapshot, found, new, at.now)
+        compared = self._compare(snapshot, found, at.now)
         facts = WindowFacts(
             found.states,
             quiet_seconds,
@@ -460,21 +517,18 @@ class Evaluator:
             compared,
         )
 
-    def _compare(self, snapshot: Snapshot, found: _Estimated, new: Integers, now: float) -> Comparisons:
+    def _compare(self, snapshot: Snapshot, found: _Estimated, now: float) -> Comparisons:
         """Compare the windows with their baselines."""
         baselines = cast("Baselines", self._baselines)
-        before = {segment for segment, one in baselines.own.items() if one.complete}
-        records = snapshot.measured.records
-        oldest = snapshot.newest_at - snapshot.usual_gap_seconds * np.maximum(0, records - 1)
         valid = found.shown & (found.states == _OK)
-        times = WindowTimes(new, oldest, snapshot.newest_at)
+        times = WindowTimes(snapshot.oldest_at, snapshot.newest_at)
         compared = baselines.compare(snapshot.segments, snapshot.measured, found.estimates, valid, times, now)
         segmentation = self.config.segmentation
         forget = segmentation.forget_seconds
         baselines.forget(-np.inf if forget is None else now - forget, 2 * segmentation.most_segments + 1)
-        for segment, one in baselines.own.items():
-            if one.complete and segment not in before:
-                log.info("%s, %s: own baseline of %d records is complete", self.name, name_of(segment), one.records)
+        for segment in baselines.completed:
+            log.info("%s, %s: own baseline is complete", self.name, name_of(segment))
+        baselines.completed.clear()
         return compared
 
     def _performance(self, snapshot: Snapshot, errors: Counter[str]) -> MeasuredPerformance | None:
@@ -524,9 +578,8 @@ class Evaluator:
         wanted = ok
         if self.shared:
             wanted = ok | (np.isin(states, _PART_OF_A_WHOLE) & (snapshot.measured.records > 0))
-        nothing = no_estimates(len(states))
         if self.reference is None or not wanted.any():
-            return _Estimated(nothing, states, none, none)
+            return _Estimated(no_estimates(len(states)), states, none, none)
         failures: dict[str, Exception] = {}
 
         def failed(estimator: str, error: Exception, _windows: int) -> None:
@@ -537,7 +590,7 @@ class Evaluator:
         except Exception as error:  # noqa: BLE001 - one model that fails must not affect the others
             self._log_failure(HEADLINE, error)
             errors[HEADLINE] = int(np.count_nonzero(wanted))
-            return _Estimated(nothing, np.where(ok, np.uint8(_ERROR), states), none, none)
+            return _Estimated(no_estimates(len(states)), np.where(ok, np.uint8(_ERROR), states), none, none)
         for estimator, failure in failures.items():
             count = int(np.count_nonzero(wanted & (found.why[found.names.index(estimator)] == _FAILED)))
             if count:
@@ -588,6 +641,26 @@ class Evaluator:
             self._versions.add(counted[0] - self._counted[0], counted[1] - self._counted[1])
         self._counted = counted
 
+    def _input_problems(
+        self, snapshot: Snapshot, windows: WindowReports, reference: Reference, now: float
+    ) -> tuple[FoundProblem, ...]:
+        """Return the problems with the input. While catching up, windows are incomplete and their problems stay."""
+        # What arrived while cpcmon did not run is old, too.
+        self._input.add(self._counts, snapshot.counts, catching_up=snapshot.catching_up or self._resumed)
+        self._counts, self._resumed = snapshot.counts, False
+        if not snapshot.catching_up:
+            self._unmatched = ()
+            # Of a shared model, another process may have the segments.
+            if not self.shared and windows.records[0] >= FEWEST:
+                matches = windows.alerts.applies
+                self._unmatched = tuple(
+                    rule.name for row, rule in enumerate(self.config.alerts) if not matches[row].any()
+                )
+            predicted = snapshot.measured.predicted[0]
+            self._far_mix = far_mix(reference.classes, predicted, reference.summary.class_predicted)
+        seen = {",".join(name for name, _ in segment) for segment in snapshot.segments}
+        return self._input.problems(seen, self._unmatched, self._far_mix, now)
+
     @staticmethod
     def _degraded(found: InputFacts, reference: Reference) -> bool:
         # With argmaxes in place of probabilities, every estimator based on confidence would report 100%.
@@ -615,15 +688,18 @@ def _without_records(snapshot: Snapshot, tracked: Sequence[_TrackedWindow], at: 
 
 
 def _ends(found: _Estimated, rule: AlertRule, compared: Comparisons) -> Floats:
-    """Return the value or an end of the interval of the rule's estimator; NaN without an estimate."""
-    estimates, estimator = found.estimates, rule.estimator
+    """Return the value or an end of an interval of the rule's estimator; NaN without an estimate."""
+    estimates, estimator, on = found.estimates, rule.estimator, rule.on
     if estimator not in estimates.names:
         return np.full(len(found.states), np.nan)
     row = estimates.names.index(estimator)
-    if rule.uses_baseline and rule.on is On.UPPER:
+    if on.of_field:
+        # Of the widest level.
+        end = estimates.field[-1, int(on is On.FIELD_UPPER)]
+    elif rule.uses_baseline and on is On.UPPER:
         end = change_upper(compared, estimates, estimator)
     else:
-        end = {On.VALUE: estimates.accuracy, On.LOWER: estimates.lower, On.UPPER: estimates.upper}[rule.on][row]
+        end = {On.VALUE: estimates.accuracy, On.LOWER: estimates.lower, On.UPPER: estimates.upper}[on][row]
     return np.where(found.shown, end, np.nan)
 
 
@@ -657,6 +733,7 @@ def _facts_of(reference: Reference) -> ReferenceFacts:
         reference.summary.class_predicted,
         calibration.decision,
         calibration.performance,
+        calibration.headline,
     )
 
 

@@ -47,6 +47,10 @@ class Schedule:
         """Run a job now, and then on schedule."""
         self._scheduler.add_job(job, _trigger(when), id=name, name=name, next_run_time=datetime.now(UTC))
 
+    def once(self, job: Callable[[], None]) -> None:
+        """Run a job once, as soon as a thread is free. It must not raise."""
+        self._scheduler.add_job(job)
+
     def start(self) -> None:
         """Start the scheduler."""
         self._scheduler.start()

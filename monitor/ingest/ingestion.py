@@ -55,7 +55,7 @@ class PendingValues:
 
     def __init__(self) -> None:
         self._values: dict[str, bytes | None] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
 
     def store(self, name: str, value: bytes | None) -> None:
         """Store a value with the next commit, or delete it with None."""
@@ -73,6 +73,12 @@ class PendingValues:
             for name, value in values.items():
                 if self._values[name] is value:
                     del self._values[name]
+            self._lock.notify_all()
+
+    def wait_written(self, name: str, seconds: float) -> bool:
+        """Wait until a value is written, at most so long; return whether it is."""
+        with self._lock:
+            return self._lock.wait_for(lambda: name not in self._values, seconds)
 
 
 class StateWriter:
@@ -310,7 +316,7 @@ class Ingestion:
         """Plan, commit, update memory, acknowledge: in this order."""
         if not deliveries:
             return
-        plan = plan_commit(self.states, source, deliveries, now)
+        plan = plan_commit(self.states, source.name, deliveries, now, sharded=source.sharded)
         self._commit(plan, now)
         source.acknowledge(self.states.oldest(source.name))
         tick.counted.add(plan.counted)

@@ -7,13 +7,15 @@ are the sum over its shards. Totals add up exactly, so the sum over all processe
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from monitor.config.config import ModelOptions
 from monitor.core.decisions import DecidedBy
-from monitor.core.input_health import InputHealth
+from monitor.core.input_health import Count, InputHealth, InputProblem, count_key
 from monitor.core.recent_ids import RecentIds
 from monitor.core.report import InputFacts, Snapshot
 from monitor.core.scores import Floats
@@ -161,7 +163,9 @@ class ModelStates:
         self._shards: dict[Shard, Models] = {COMMON: {model.name: model for model in models}}
         self.counted = counters
         """All counts since the state was created; for the ingestion thread only."""
-        self._published = counters.copy()
+        self._published, self._began = counters.copy(), counters.copy()
+        self._late: Counter[str] = Counter()
+        """By model, records since the start that were too old for the window of all records."""
         self._backlog = backlog
         self.lock = QueueLock()
 
@@ -211,6 +215,7 @@ class ModelStates:
             segments=tuple(shards),
             measured=totals,
             newest_at=newest,
+            oldest_at=oldest,
             usual_gap_seconds=np.nan_to_num(newest - oldest) / np.maximum(1, totals.records - 1),
             entered=entered,
             came_at=latest([one.last_arrival.get(segment) for one, segment in each]),
@@ -221,7 +226,35 @@ class ModelStates:
             right_version=sum(count for (_, name), count in counters.records.items() if name == model),
             other_version=counters.records_other_version[model],
             catching_up=self._backlog.catching_up(now, running),
+            counts=self._counts(model, int(entered[0])),
         )
+
+    def _counts(self, model: str, entered: int) -> dict[str, Count]:
+        """Return the records of a model since the start, by what may be wrong with them."""
+
+        def new(counts: Counter[Any], began: Counter[Any], key: object = model) -> int:
+            return counts[key] - began[key]
+
+        now, began = self.counted, self._began
+        records = sum(new(now.records, began.records, key) for key in now.records if key[1] == model)
+        duplicates = new(now.records_duplicate, began.records_duplicate)
+        arrived = records + duplicates + new(now.records_referred, began.records_referred)
+        others = new(now.records_other_version, began.records_other_version)
+        mismatches = new(now.records_argmax_mismatch, began.records_argmax_mismatch)
+        lacking = now.records_without_segment, began.records_without_segment
+        return {
+            count_key(InputProblem.TIME_AHEAD): (records, new(now.records_future, began.records_future)),
+            count_key(InputProblem.TIME_BEHIND): (records, new(now.records_behind, began.records_behind)),
+            count_key(InputProblem.ARGMAX_MISMATCH): (arrived + others, mismatches),
+            count_key(InputProblem.DUPLICATES): (arrived, duplicates),
+            # By what was offered to the window: of a large batch, most records are displaced by later ones.
+            count_key(InputProblem.LATE): (entered + self._late[model], self._late[model]),
+            count_key(InputProblem.OTHER_VERSION): (arrived + others, others),
+            **{
+                count_key(InputProblem.SEGMENT_MISSING, fields): (records, new(*lacking, (model, ",".join(fields))))
+                for fields in self.common[model].options.segmentation.split_by
+            },
+        }
 
     # For the ingestion thread.
 
@@ -299,17 +332,25 @@ class ModelStates:
             for name, change in plan.maintenance.items():
                 models[name].log.maintained(change)
             for (name, chunk), number in zip(plan.chunks, ids, strict=True):
-                self._count_added(models[name].name, models[name].enter(chunk, number, running))
+                model = models[name]
+                self._count_added(
+                    model.name, model.enter(chunk, number, running), plan.counted.records_late[model.name]
+                )
             for batch in plan.ids:
                 models[batch.model].ids.remember(batch.hashes)
             for name, health in plan.health.items():
                 self.common[name].health = health
         self._published = self.counted.copy()
 
-    def _count_added(self, model: str, added: Added) -> None:
-        """Count what is known only now: it is written with the next commit, and after a kill may lag by one batch."""
+    def _count_added(self, model: str, added: Added, displaced: int) -> None:
+        """Count what is known only now: it is written with the next commit, and after a kill may lag by one batch.
+
+        `displaced` are the records of the batch that are not in the chunk.
+        """
         if added.late:
             self.counted.records_late[model] += added.late
+            # If the newest of a batch are late, so are those that they displace.
+            self._late[model] += added.late + (0 if added.entered else displaced)
         if added.evicted:
             self.counted.records_evicted[model] += added.evicted
 

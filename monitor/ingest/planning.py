@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from monitor.core.input_health import FAR_BEHIND_SECONDS
 from monitor.core.recent_ids import NO_ID
 from monitor.core.record_columns import Records
 from monitor.core.scores import Singles
 from monitor.ingest.model_state import ModelState, ModelStates
 from monitor.records.rejections import Reason
-from monitor.sources.base import Delivery, Source
+from monitor.sources.base import Delivery
 from monitor.state.commit_plan import COMMON, CommitPlan, IdBatch, Shard
 
 # A commit of 4 MiB of float32: more would make the write-ahead log grow, less would sync more often.
@@ -24,23 +25,25 @@ def share_of_commit(delivery: Delivery) -> float:
     return numbers / _MOST_NUMBERS + 1 / _MOST_DELIVERIES + len(delivery.batch.pointers) / _MOST_POINTERS
 
 
-def plan_commit(states: ModelStates, source: Source, deliveries: list[Delivery], now: float) -> CommitPlan:
-    """Plan the commit of some deliveries of a source."""
-    plan = CommitPlan(checkpoints={source.name: {k: v for one in deliveries for k, v in one.checkpoints.items()}})
+def plan_commit(
+    states: ModelStates, source: str, deliveries: Sequence[Delivery], now: float, *, sharded: bool = False
+) -> CommitPlan:
+    """Plan the commit of some deliveries of a source, by name."""
+    plan = CommitPlan(checkpoints={source: {k: v for one in deliveries for k, v in one.checkpoints.items()}})
     by_shard: dict[Shard, list[Delivery]] = {}
     for delivery in deliveries:
         if delivery.batch.models:
-            shard = (source.name, delivery.shard) if source.sharded else COMMON
+            shard = (source, delivery.shard) if sharded else COMMON
             by_shard.setdefault(shard, []).append(delivery)
     accepted: dict[str, list[Singles]] = {}
     for shard, some in by_shard.items():
         for name, model in states[shard].items():
             blocks = [one.batch.models[name] for one in some if name in one.batch.models]
             if blocks:
-                accepted.setdefault(name, []).append(_plan_records(plan, model, source.name, blocks, now))
+                accepted.setdefault(name, []).append(_plan_records(plan, model, source, blocks, now))
     rejected: Counter[str] = Counter()
     for delivery in deliveries:
-        _plan_events(plan, source.name, delivery)
+        _plan_events(plan, source, delivery)
         for (whose, _), count in delivery.batch.rejected.items():
             # A record that could not be parsed may belong to any model.
             rejected.update(dict.fromkeys([whose] if whose else states.common, count))
@@ -69,6 +72,7 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
         if not fresh.all():
             rows = np.flatnonzero(fresh)
             counted.records_rejected[source, Reason.DUPLICATE_ID] += len(records) - len(rows)
+            counted.records_duplicate[name] += len(records) - len(rows)
             records = records.taken(rows)
     decided = records.without_referred()
     counted.records_referred[name] += len(records) - len(decided)
@@ -77,6 +81,11 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
     admitted = model.windows.admit(replace(records, at=at), now)
     counted.records[source, name] += len(records)
     counted.records_future[name] += future
+    if behind := np.count_nonzero(records.at < now - FAR_BEHIND_SECONDS):
+        counted.records_behind[name] += int(behind)
+    if any(admitted.without_segment):
+        for fields, without in zip(model.options.segmentation.split_by, admitted.without_segment, strict=True):
+            counted.records_without_segment[name, ",".join(fields)] += without
     counted.records_unstored_segment[name] += admitted.unstored
     counted.records_late[name] += admitted.late
     if admitted.chunk is not None:

@@ -7,11 +7,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from monitor.core.baselines.labelled_baselines import estimate_rows
 from monitor.core.calibration import WindowEstimate, or_none
 from monitor.core.decisions import DecidedBy, Decision
-from monitor.core.estimate import MINIMUM_RECORDS
+from monitor.core.estimate import MINIMUM_RECORDS, NoEstimate, Why
 from monitor.core.estimators import EmptySets
-from monitor.core.estimators.ensemble import Ensemble, Variants, calibrate_all, measure_vectors
+from monitor.core.estimators.ensemble import (
+    Ensemble,
+    Variants,
+    by_confidence,
+    calibrate_all,
+    measure_vectors,
+    weight_of,
+)
 from monitor.core.intervals import DEFAULT_LEVEL
 from monitor.core.performance import (
     Metric,
@@ -26,6 +34,7 @@ from monitor.core.performance import (
 from monitor.core.performance_calibration import calibrate_performance
 from monitor.core.record_columns import Records
 from monitor.core.scores import Integers, LabelledOutputs, Singles, label_outputs
+from monitor.core.segments import Segment, rows_by_segment
 from monitor.errors import InvalidInput, Problem, UsageError
 from monitor.records.offline_files import accept_array, as_kind
 from monitor.records.record_schema import OutputKind
@@ -100,6 +109,26 @@ def estimate_windows(
         decided = None if records.decided is None else [records.decided[piece] for piece in some]
         vectors = [records.vectors[piece] for piece in some]
         yield from reference.calibration.estimate_each(vectors, chosen, minimum_records, decided, wanted)
+
+
+def estimate_segments(
+    reference: Reference, records: Records, split_by: Sequence[Sequence[str]], minimum_records: int
+) -> dict[Segment, WindowEstimate]:
+    """Return the estimates of each segment, corrected where the reference has a labelled baseline of it."""
+    calibration = reference.calibration
+    rows = {segment: some for names in split_by for segment, some in rows_by_segment(names, records.fields)}
+    rows = {segment: rows[segment] for segment in sorted(rows)}
+    enough = [segment for segment, some in rows.items() if len(some) >= minimum_records]
+    found: dict[Segment, WindowEstimate] = {}
+    if enough:
+        estimates = estimate_rows(calibration, records, [rows[segment] for segment in enough])
+        if calibration.segments is not None:
+            estimates = calibration.segments.corrected(estimates, enough)
+        found = {segment: estimates.window(place) for place, segment in enumerate(enough)}
+    for segment in rows.keys() - set(enough):
+        none = NoEstimate(Why.TOO_FEW_RECORDS, len(rows[segment]), minimum_records=minimum_records)
+        found[segment] = WindowEstimate(none.records, dict.fromkeys(calibration.names, none), None, None)
+    return {segment: found[segment] for segment in rows}
 
 
 class Compared(NamedTuple):
@@ -196,7 +225,7 @@ def evaluate(
     ready = calibrate_all(labelled)
     decided = decision.column(target.vectors, target.decided)
     window = measure_vectors(ready, target.vectors, labelled.temperature, decided)
-    ensemble = Ensemble(ready, chosen)
+    ensemble = Ensemble(ready, chosen, weight_of(*by_confidence(labelled), labelled.correct))
     (accuracies, *_), _, disagreement = ensemble.estimate(window)
     decided = decision.taken(target.vectors, target.decided)
     metrics, mix = _compared(labelled, target.vectors, decided, target.labels) if classes else ({}, [])

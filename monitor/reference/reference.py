@@ -46,7 +46,13 @@ from monitor.reference.file_format import (
     to_bytes,
     unpack,
 )
-from monitor.reference.summary import ReferenceSummary, summarise
+from monitor.reference.summary import Concern, ReferenceSummary, summarise
+
+NO_ADAPTIVE = (
+    "made by an older version of cpcmon, without what adaptive and the field interval need: the main number is the consensus"
+    " until you run `cpcmon calibrate` again on the same labelled records"
+)
+"""What an old reference lacks, and what to do."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,6 +71,11 @@ class Reference:
     def title(self) -> str:
         """The model name, and the version if known."""
         return f"{self.model} {self.version}".rstrip()
+
+    def warnings(self) -> dict[Concern, str]:
+        """Return the warnings with their messages."""
+        old = {} if self.calibration.adaptive_weight is not None else {Concern.NO_ADAPTIVE: NO_ADAPTIVE}
+        return {**self.summary.warnings(), **old}
 
     def __repr__(self) -> str:
         """Return a short description."""

@@ -26,6 +26,8 @@ class Concern(StrEnum):
     BELOW_LARGEST_CLASS = "below_largest_class"
     CLASSES_MIXED_UP = "classes_mixed_up"
     TEMPERATURE_AT_BOUND = "temperature_at_bound"
+    NO_ADAPTIVE = "no_adaptive"
+    """It is of an older version; only `Reference.warnings` knows."""
 
 
 @dataclass(frozen=True, slots=True)

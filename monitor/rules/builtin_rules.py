@@ -87,6 +87,16 @@ DAEMON = (
         15 * _MINUTES,
     ),
     PrometheusRule(
+        "CpcmonInputProblem",
+        recent("cpcmon_input_problem") + " == 1",
+        Severity.WARNING,
+        "The records of a model are not what its configuration and reference expect.",
+        f"{_MODEL}: {{{{ $labels.problem }}}}. That no alert fires is no all-clear. The page of the model, and the log, say what"
+        " was expected and found.",
+        "input_problem.md",
+        15 * _MINUTES,
+    ),
+    PrometheusRule(
         "CpcmonSegmentsDropped",
         "increase(cpcmon_records_unstored_segment_total[1h]) > 0",
         Severity.WARNING,

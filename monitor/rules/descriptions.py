@@ -3,11 +3,20 @@
 from dataclasses import dataclass, replace
 
 from monitor.core.alerts import AlertRule, AlertType, On, is_high
+from monitor.core.baselines.comparison import BaselineKind
+from monitor.core.estimate import CONSENSUS, HEADLINE
 from monitor.core.segments import label_value, quoted
 from monitor.rules import replicas
 from monitor.rules.rule import duration, literal
 
-_COMPARED = {On.VALUE: "The estimate", On.LOWER: "Its lower bound", On.UPPER: "Its upper bound"}
+_COMPARED = {
+    On.VALUE: "The estimate",
+    On.LOWER: "Its lower bound",
+    On.UPPER: "Its upper bound",
+    On.FIELD_LOWER: "The lower end of its field interval",
+    On.FIELD_UPPER: "The upper end of its field interval",
+}
+FIELD_MEANING = "in the real shifts we tried, about nine in ten accuracies lay inside"
 SUMMARIES = {
     AlertType.ACCURACY: "The estimated accuracy of a model is too low.",
     AlertType.DISAGREEMENT: "The estimators of a model disagree.",
@@ -36,7 +45,7 @@ UNKNOWN = " currently unknown"
 METRIC = "cpcmon_estimated_performance"
 """The start of the names of estimated metrics and their bounds."""
 THRESHOLDS = (
-    ("cpcmon_accuracy_threshold_ratio", "the reference accuracy"),
+    ("cpcmon_accuracy_threshold_ratio", "its baseline"),
     ("cpcmon_performance_threshold_ratio", "the reference's value"),
 )
 """The series of thresholds, and what a drop is measured from: for accuracy, and for metrics."""
@@ -51,6 +60,8 @@ class DescriptionSeries:
     ratio: str
     lower: str
     upper: str
+    field_lower: str
+    field_upper: str
     disagreement: str
     merged: bool
     part: str = ""
@@ -67,6 +78,8 @@ ONE_DAEMON = DescriptionSeries(
     "cpcmon_estimated_accuracy_ratio",
     "cpcmon_estimated_accuracy_lower_ratio",
     "cpcmon_estimated_accuracy_upper_ratio",
+    "cpcmon_estimated_accuracy_field_lower_ratio",
+    "cpcmon_estimated_accuracy_field_upper_ratio",
     "cpcmon_estimator_disagreement_ratio",
     merged=False,
 )
@@ -75,6 +88,8 @@ ALL_REPLICAS = DescriptionSeries(
     replicas.RATIO,
     replicas.LOWER,
     replicas.UPPER,
+    replicas.FIELD_LOWER,
+    replicas.FIELD_UPPER,
     replicas.DISAGREEMENT,
     merged=True,
     part=", all replicas",
@@ -130,7 +145,7 @@ def _problem(rule: AlertRule, series: DescriptionSeries) -> str:
         case AlertType.OUTPUT_DRIFT:
             return output_drift(series)
         case AlertType.BASELINE_GAP:
-            return baseline_gap(rule.drop)
+            return baseline_gap(series, rule.drop)
         case AlertType.SILENT:
             return f"no records for {duration(rule.after_seconds)}.{latest_record(series)}"
         case AlertType.DEGRADED_INPUT:
@@ -154,13 +169,30 @@ def output_drift(series: DescriptionSeries) -> str:
         )
         for measure, words in (("class_mix", "mix of predicted classes"), ("confidence", "confidence"))
     )
-    return "the model answers differently than it did." + "".join(parts)
+    return f"the model answers differently than it did.{''.join(parts)}{baseline(series)}"
 
 
-def baseline_gap(gap: float | None) -> str:
+def baseline(series: DescriptionSeries) -> str:
+    """Return the text about the baseline of a window; replicas have parts of it, so that no one knows its size."""
+    count = "" if series.merged else "{{ . | first | value | printf `%.0f` }} "
+    kind = "(. | first | label `kind`)"
+    names = (
+        f"{{{{ if eq {kind} `{BaselineKind.OWN}` }}}}its own first {count}records, without labels"
+        f"{{{{ else if eq {kind} `{BaselineKind.LABELLED}` }}}}the {count}labelled records of the segment in the reference"
+        f"{{{{ else }}}}the {count}records of the reference{{{{ end }}}}"
+    )
+    return if_series("cpcmon_baseline_records", f" Baseline: {names}.", series.window)
+
+
+def baseline_gap(series: DescriptionSeries, gap: float | None = None) -> str:
     """Return the text about a segment that was far below the reference from the start."""
-    points = "" if gap is None else f" more than {100 * gap:.3g} points"
-    return f"the estimated accuracy has been{points} below that of the reference since its first records, and nobody has confirmed that."
+    value = if_series(series.ratio, f" {PERCENT}", series.window, matcher=f"estimator={quoted(HEADLINE)}")
+    reference = if_series("cpcmon_reference_accuracy_ratio", f" of {PERCENT}", (*series.target, "model"))
+    points = "far" if gap is None else f"more than {100 * gap:.3g} points"
+    return (
+        f"estimated accuracy{value}, {points} below the reference{reference} since its first records, and nobody has"
+        " confirmed that. Its own baseline cannot show it: compared with the reference."
+    )
 
 
 def latest_record(series: DescriptionSeries) -> str:
@@ -176,14 +208,36 @@ def degraded_input(series: DescriptionSeries) -> str:
 
 def _accuracy(rule: AlertRule, series: DescriptionSeries) -> str:
     estimator = f"estimator={quoted(rule.estimator)}"
-    value = if_series(series.ratio, f" {PERCENT}", series.window, matcher=estimator, otherwise=UNKNOWN)
+    is_headline = rule.estimator == HEADLINE
+    old = if_series(
+        series.ratio,
+        f" {PERCENT} by {CONSENSUS}, since the reference is of an older version",
+        series.window,
+        matcher=f"estimator={quoted(CONSENSUS)}",
+        otherwise=UNKNOWN,
+    )
+    value = if_series(
+        series.ratio,
+        f" {PERCENT} by {rule.estimator}",
+        series.window,
+        matcher=estimator,
+        otherwise=old if is_headline else UNKNOWN,
+    )
     lower = if_series(series.lower, f", interval {PERCENT}", series.window, matcher=estimator)
     upper = if_series(series.upper, f" to {PERCENT}", series.window, matcher=estimator)
     new = "" if series.merged else " and over enough new records"
     return (
-        f"estimated accuracy{value}{lower}{upper}, by {rule.estimator}."
+        f"estimated accuracy{value}{lower}{upper}{field_interval(series) if is_headline else ''}."
         f" {_COMPARED[rule.on]} stayed {_limit(rule, series)}{_wait(rule)}{new}."
+        f"{baseline(series) if rule.uses_baseline else ''}"
     )
+
+
+def field_interval(series: DescriptionSeries) -> str:
+    """Return the text about the field interval of the headline."""
+    level = replicas.FIELD_LEVEL
+    lower = if_series(series.field_lower, f", field interval {PERCENT}", series.window, matcher=level)
+    return lower + if_series(series.field_upper, f" to {PERCENT} ({FIELD_MEANING})", series.window, matcher=level)
 
 
 def _metric(rule: AlertRule, series: DescriptionSeries) -> str:

@@ -5,8 +5,9 @@ Each replica exports sums over its own records. Their total does not depend on w
 """
 
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType, On
-from monitor.core.estimate import CONSENSUS
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE
 from monitor.core.estimators.ensemble import MEMBERS
+from monitor.core.intervals import FIELD_CHANCE, FIELD_LEAST, FIELD_LEVELS
 from monitor.core.segments import label_value, quoted
 from monitor.rules.rule import BRIDGE, RecordingRule
 
@@ -18,7 +19,13 @@ _ESTIMATOR = f"{WINDOW}, estimator"
 RATIO = "cpcmon:estimated_accuracy_ratio"
 LOWER = "cpcmon:estimated_accuracy_lower_ratio"
 UPPER = "cpcmon:estimated_accuracy_upper_ratio"
+FIELD_REACH = "cpcmon:estimated_accuracy_field_reach_ratio"
+FIELD_LOWER = "cpcmon:estimated_accuracy_field_lower_ratio"
+FIELD_UPPER = "cpcmon:estimated_accuracy_field_upper_ratio"
+FIELD_LEVEL = f'level="{max(FIELD_LEVELS)}"'
+"""The level that alerts compare, and people see first."""
 DISAGREEMENT = "cpcmon:estimator_disagreement_ratio"
+THRESHOLD = "cpcmon:accuracy_threshold_ratio"
 WINDOW_RECORDS = "cpcmon:window_records"
 ESTIMATE_RECORDS = "cpcmon:estimate_records"
 """Present only while the merged window has an estimate."""
@@ -52,7 +59,27 @@ def recording_rules(job: str) -> list[RecordingRule]:
         RecordingRule(DISAGREEMENT, f"max by ({WINDOW}) ({members}) - min by ({WINDOW}) ({members}) {complete}"),
         RecordingRule(LOWER, _bound("lower", "<", only, counts)),
         RecordingRule(UPPER, _bound("upper", ">", only, counts)),
+        RecordingRule(THRESHOLD, _threshold(only)),
+        *_field(matcher),
     ]
+
+
+def _field(matcher: str) -> list[RecordingRule]:
+    """Return the field intervals of the merged headline, by the daemon's formula."""
+    headline = f'{RATIO}{{estimator="{ADAPTIVE}",{matcher}}}'
+    visible = (
+        f"abs({headline} - on ({MODEL}) group_left () max by ({MODEL}) (cpcmon_reference_accuracy_ratio{{{matcher}}}))"
+    )
+    spread = f"{FIELD_CHANCE} * sqrt({headline} * (1 - {headline})) + {FIELD_LEAST}"
+    reach = f"{visible} + on ({WINDOW}) group_left () {DISAGREEMENT}{{{matcher}}} + {spread}"
+    found = [RecordingRule(FIELD_REACH, reach)]
+    for level, factor in FIELD_LEVELS.items():
+        by = f"{factor} * {FIELD_REACH}{{{matcher}}}"
+        found += [
+            RecordingRule(FIELD_LOWER, f"clamp_min({headline} - {by}, 0)", {"level": str(level)}),
+            RecordingRule(FIELD_UPPER, f"clamp_max({headline} + {by}, 1)", {"level": str(level)}),
+        ]
+    return found
 
 
 def _bound(side: str, beyond: str, only: str, counts: str) -> str:
@@ -62,7 +89,26 @@ def _bound(side: str, beyond: str, only: str, counts: str) -> str:
     return f"{mean} {beyond} {estimate} or ({estimate} and {mean})"
 
 
-COMPARED = {On.VALUE: RATIO, On.LOWER: LOWER, On.UPPER: UPPER}
+def _threshold(only: str) -> str:
+    """Return the mean of the replicas' thresholds, weighted by the records of their baselines.
+
+    Replicas have own baselines of their partitions; together those are the baseline of the merged estimate. A replica that
+    collects its baseline has no threshold yet, and one of an older version has no baseline.
+    """
+    window, by = "alert, estimator, severity", f"{_ESTIMATOR}, alert, severity"
+    found = f"cpcmon_accuracy_threshold_ratio{only}"
+    weights = f"ignoring ({window}) group_left () (max without (kind) (cpcmon_baseline_records{only}) > 0)"
+    return f"sum by ({by}) ({found} * {weights}) / sum by ({by}) ({found} * 0 + {weights}) or max by ({by}) ({found})"
+
+
+COMPARED = {
+    On.VALUE: RATIO,
+    On.LOWER: LOWER,
+    On.UPPER: UPPER,
+    On.FIELD_LOWER: f"{FIELD_LOWER}{{{FIELD_LEVEL}}}",
+    On.FIELD_UPPER: f"{FIELD_UPPER}{{{FIELD_LEVEL}}}",
+}
+"""The series that merged alerts compare."""
 
 
 def merged_expression(model: str, rule: AlertRule, alert_name: str, only: str = "") -> str:
@@ -78,8 +124,10 @@ def merged_expression(model: str, rule: AlertRule, alert_name: str, only: str = 
         case AlertType.SILENT:
             # One replica with records shows that they arrive.
             return f"min by ({WINDOW}) (last_over_time(cpcmon_alert_firing{{{name},{alert}}}[{BRIDGE}])) == 1"
-        case AlertType.DEGRADED_INPUT | AlertType.OUTPUT_DRIFT | AlertType.BASELINE_GAP:
+        case AlertType.DEGRADED_INPUT:
             return f"{known} == 1"
+        case AlertType.OUTPUT_DRIFT | AlertType.BASELINE_GAP:
+            raise ValueError(f"replicas evaluate {rule.kind} on their own")
         case AlertType.ACCURACY | AlertType.DISAGREEMENT:
             value = _value(name, rule)
     broken, not_recovered = _compared(value, name, alert, rule)
@@ -94,9 +142,17 @@ def merged_expression(model: str, rule: AlertRule, alert_name: str, only: str = 
 
 def _value(name: str, rule: AlertRule) -> str:
     if rule.kind is AlertType.DISAGREEMENT:
-        series = f"{DISAGREEMENT}{{{name}}}"
-    else:
-        series = f"{COMPARED[rule.on]}{{{name},estimator={quoted(rule.estimator)}}}"
+        return _latest(f"{DISAGREEMENT}{{{name}}}")
+    series, _, level = COMPARED[rule.on].rstrip("}").partition("{")
+    more = f"{name},{level}" if level else name
+    found = _latest(f"{series}{{{more},estimator={quoted(rule.estimator)}}}")
+    if rule.estimator != HEADLINE or rule.on.of_field:
+        return found
+    # With an old reference, whose daemons compare what it has.
+    return f"({found} or {_latest(f'{series}{{{more},estimator={quoted(CONSENSUS)}}}')})"
+
+
+def _latest(series: str) -> str:
     return f"max by ({WINDOW}) (last_over_time({series}[{BRIDGE}]))"
 
 
@@ -115,7 +171,7 @@ def _compared(value: str, name: str, alert: str, rule: AlertRule) -> tuple[str, 
         series = f"{CHANCE_MARGIN} * {chance}"
         half = f"{series} / 2"
     else:
-        series = f"max by ({WINDOW}) (last_over_time(cpcmon_accuracy_threshold_ratio{{{name},{alert}}}[{BRIDGE}]))"
+        series = f"max by ({WINDOW}) (last_over_time({THRESHOLD}{{{name},{alert}}}[{BRIDGE}]))"
         half = f"(1 + {series}) / 2"
     matched = f"{sign} on ({WINDOW})"
     not_recovered = (

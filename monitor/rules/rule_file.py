@@ -84,8 +84,8 @@ def _configured(model: str, rule: AlertRule, only: str, *, shared: bool) -> Prom
     firing = f"cpcmon_alert_firing{{{only}model={quoted(model)},alert={quoted(alert)}}}"
     # Without severity: after it was changed there are two series, and Prometheus would reject the duplicate.
     of_one = f"max without (severity) ({bridged(firing)}) == 1"
-    # Metrics of the replicas do not add up: each alerts on its own records.
-    merged = shared and rule.metric is None
+    # Metrics of the replicas do not add up, and each has its own baseline: each alerts on its own records.
+    merged = shared and rule.metric is None and rule.kind not in {AlertType.OUTPUT_DRIFT, AlertType.BASELINE_GAP}
     evaluated_here = merged and rule.kind in {AlertType.ACCURACY, AlertType.DISAGREEMENT}
     return PrometheusRule(
         name,

@@ -6,14 +6,16 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 
 from monitor.core.backoff import Backoff
-from monitor.core.report import Report
+from monitor.core.estimate import HEADLINE
+from monitor.core.intervals import by_level
+from monitor.core.report import Report, WindowReports
 from monitor.sinks.http_sender import Answer, HttpSender, Outcome
 
 Key = tuple[str, str, str]
@@ -206,8 +208,10 @@ class WebhookSink:
                         "estimator": status.estimator,
                         "metric": None if status.metric is None else status.metric.value,
                         "class": status.of_class,
+                        "baseline": status.baseline,
                         "value": _finite(status.value),
                         "threshold": _finite(status.threshold),
+                        "field": by_level(_field(windows, window)) if status.estimator == HEADLINE else None,
                         "records": int(windows.records[window]),
                     }
                     reason = "fired" if status.firing else "recovered"
@@ -242,12 +246,17 @@ def _body(key: Key, reason: str, at: float, since: float, fields: Mapping[str, o
         "model": model,
         "segment": segment,
         "alert": alert,
-        **dict.fromkeys(("kind", "severity", "estimator", "metric", "class")),
+        **dict.fromkeys(("kind", "severity", "estimator", "metric", "class", "baseline")),
         "at": _timestamp(at),
         "since": _timestamp(since),
-        **dict.fromkeys(("value", "threshold", "records")),
+        **dict.fromkeys(("value", "threshold", "field", "records")),
     }
     return json.dumps({**body, **fields}, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _field(windows: WindowReports, window: int) -> Sequence[tuple[float, float]]:
+    """Return the field intervals of the headline, if the window shows it."""
+    return windows.estimates.field_of(window) if windows.has_results[window] else ()
 
 
 def _timestamp(at: float) -> str:

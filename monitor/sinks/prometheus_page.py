@@ -16,7 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.alerts import PHASES, AlertPhase, AlertType, Flags
+from monitor.core.baselines.comparison import KINDS, VERDICTS
+from monitor.core.baselines.output_drift import MEASURES
 from monitor.core.estimate import STATES
+from monitor.core.input_health import InputProblem
+from monitor.core.intervals import FIELD_LEVELS
 from monitor.core.performance import Metric
 from monitor.core.report import ReferenceFacts, Report, WindowReports
 from monitor.core.scores import Floats, Integers
@@ -43,12 +47,16 @@ _OF_SEGMENT = ("model", "segment")
 _OF_CLASS = ("class", "model", "segment")
 _OF_TARGET = ("class", "metric", "model", "segment")
 _OF_ESTIMATOR = ("estimator", "model", "segment")
+_OF_BASELINE = ("kind", "model", "segment")
+_OF_MEASURE = ("measure", "model", "segment")
 _OF_ALERT = ("alert", "model", "segment", "severity")
 
 # fmt: off
 ACCURACY = MetricFamily("cpcmon_estimated_accuracy_ratio", _OF_ESTIMATOR, "Estimated accuracy, 0 to 1. Absent when the window has no estimate.")
 LOWER = MetricFamily("cpcmon_estimated_accuracy_lower_ratio", _OF_ESTIMATOR, "Lower bound of the estimated accuracy. Covers sampling error only.")
 UPPER = MetricFamily("cpcmon_estimated_accuracy_upper_ratio", _OF_ESTIMATOR, "Upper bound of the estimated accuracy. Covers sampling error only.")
+FIELD_LOWER = MetricFamily("cpcmon_estimated_accuracy_field_lower_ratio", ("level", *_OF_SEGMENT), "Lower end of the field interval of the main estimate: the level says how many accuracies lay inside, in the real shifts that we tried.")
+FIELD_UPPER = MetricFamily("cpcmon_estimated_accuracy_field_upper_ratio", ("level", *_OF_SEGMENT), "Upper end of the field interval of the main estimate: the level says how many accuracies lay inside, in the real shifts that we tried.")
 # Untyped: names of gauges may not end in _sum or _count, and the values may fall, unlike those of a summary.
 ESTIMATE_SUM = MetricFamily("cpcmon_estimate_sum", _OF_ESTIMATOR, "Estimated accuracy times records, before it is clipped to 0 and 1. Sum it over replicas.", "untyped")
 LOWER_SUM = MetricFamily("cpcmon_estimate_lower_sum", _OF_ESTIMATOR, "Lower bound times records. Sum it over replicas. Only for models that replicas share.", "untyped")
@@ -56,6 +64,12 @@ UPPER_SUM = MetricFamily("cpcmon_estimate_upper_sum", _OF_ESTIMATOR, "Upper boun
 ESTIMATE_COUNT = MetricFamily("cpcmon_estimate_count", _OF_ESTIMATOR, "Records behind the estimate. Sum it over replicas.", "untyped")
 DISAGREEMENT = MetricFamily("cpcmon_estimator_disagreement_ratio", _OF_SEGMENT, "Highest minus lowest estimate among the members of the consensus.")
 CHANCE_DISAGREEMENT = MetricFamily("cpcmon_estimator_chance_disagreement_ratio", _OF_SEGMENT, "Largest disagreement that sampling error explains.")
+BASELINE = MetricFamily("cpcmon_baseline_accuracy_ratio", _OF_BASELINE, "Accuracy of the baseline that the window is compared with. Absent while it is collected.")
+BASELINE_RECORDS = MetricFamily("cpcmon_baseline_records", _OF_BASELINE, "Records of the baseline. It grows while the baseline is collected.")
+BASELINE_VERIFIED = MetricFamily("cpcmon_baseline_verified", _OF_BASELINE, "1 when the baseline has labels or an operator confirmed it, else 0.")
+DRIFT = MetricFamily("cpcmon_output_drift", _OF_MEASURE, "Distance of the outputs from those of the baseline, 0 to 1. Absent when it is unknown.")
+CHANCE_DRIFT = MetricFamily("cpcmon_output_drift_chance", _OF_MEASURE, "Largest distance of the outputs that sampling error explains.")
+VERDICT = MetricFamily("cpcmon_window_verdict", ("model", "segment", "verdict"), "1 for the verdict of the comparison with the baseline. Absent for the others, and when nothing can be said.")
 THRESHOLD = MetricFamily("cpcmon_accuracy_threshold_ratio", ("alert", "estimator", "model", "segment", "severity"), "Threshold that an alert compares the estimated accuracy with.")
 FIRING = MetricFamily("cpcmon_alert_firing", _OF_ALERT, "1 when the alert fires, else 0.")
 PENDING = MetricFamily("cpcmon_alert_pending", _OF_ALERT, "1 when the threshold is crossed, but not yet for long enough, else 0.")
@@ -92,13 +106,16 @@ DEGRADED = MetricFamily("cpcmon_input_degraded", _OF_MODEL, "1 when too many rec
 ONE_HOT = MetricFamily("cpcmon_input_one_hot", _OF_MODEL, "1 when recent outputs are one-hot vectors instead of probabilities, else 0.")
 CONSTANT = MetricFamily("cpcmon_input_constant", _OF_MODEL, "1 when recent outputs are all the same, else 0.")
 REJECTED = MetricFamily("cpcmon_input_rejected_ratio", _OF_MODEL, "Share of recent records that were rejected. Absent before the first.")
+PROBLEM = MetricFamily("cpcmon_input_problem", ("model", "problem"), "1 when the input of the model has the problem, else 0: docs/runbooks/input_problem.md.")
 
 FAMILIES: tuple[MetricFamily, ...] = (
-    ACCURACY, LOWER, UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM, DISAGREEMENT, CHANCE_DISAGREEMENT, THRESHOLD,
+    ACCURACY, LOWER, UPPER, FIELD_LOWER, FIELD_UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM,
+    DISAGREEMENT, CHANCE_DISAGREEMENT, BASELINE, BASELINE_RECORDS, BASELINE_VERIFIED, DRIFT, CHANCE_DRIFT, VERDICT, THRESHOLD,
     FIRING, PENDING, HELD, SINCE, RECORDS, VALID, STATE, FRESH, MINIMUM, LAST_RECORD, LAST_VALID, LAST_EVALUATION,
     SET_SIZE, SET_EMPTY, PREDICTED, PERFORMANCE, PERFORMANCE_LOWER, PERFORMANCE_UPPER, PERFORMANCE_THRESHOLD,
     CLASS_SHARE, CLASS_LOWER, CLASS_UPPER, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, REFERENCE_CONFIDENCE,
     REFERENCE_PREDICTED, REFERENCE_PERFORMANCE, REFERENCE_CLASS, SEGMENTS, SEGMENTS_LIMIT, DEGRADED, ONE_HOT, CONSTANT, REJECTED,
+    PROBLEM,
 )
 """In the order of the page."""
 # fmt: on
@@ -251,6 +268,7 @@ class _Writer:
         self._classes = _class_labels(report.reference)
         self._write_model(report, windows)
         self._write_windows(windows)
+        self._write_comparisons(windows)
         self._write_alerts(windows)
         self._write_results(windows)
         self._write_parts(windows)
@@ -307,6 +325,9 @@ class _Writer:
         self._add(ONE_HOT, model, seen.one_hot)
         self._add(CONSTANT, model, seen.constant)
         self._add(REJECTED, model, seen.rejected_share)
+        holding = {one.problem for one in seen.problems}
+        problems = np.array([[one in holding] for one in InputProblem], dtype=np.float64)
+        self._add_columns(PROBLEM, [("", f',problem="{one}"') for one in InputProblem], problems, [model.encode()])
         if report.reference is not None:
             self._add(REFERENCE, self._about(report.reference), 1)
             self._add(REFERENCE_ACCURACY, model, report.reference.accuracy)
@@ -331,6 +352,25 @@ class _Writer:
         self._add_windows(STATE, states, [("", f',state="{state}"') for state in STATES])
         self._add_windows(LAST_RECORD, windows.last_record_at)
         self._add_windows(LAST_VALID, windows.last_valid_at)
+
+    def _write_comparisons(self, windows: WindowReports) -> None:
+        found = windows.comparisons
+        if found is None:
+            return
+        # One row for each kind: a window has a value in that of its own.
+        kinds = np.arange(1, len(KINDS))[:, None] == found.kinds
+        around = [(f'kind="{kind}",', "") for kind in KINDS[1:]]
+        for family, column in (
+            (BASELINE, found.accuracy),
+            (BASELINE_RECORDS, found.records),
+            (BASELINE_VERIFIED, found.verified),
+        ):
+            self._add_windows(family, np.broadcast_to(column, kinds.shape), around, kinds)
+        around = [(f'measure="{measure}",', "") for measure in MEASURES]
+        self._add_windows(DRIFT, found.distance, around, windows.has_results)
+        self._add_windows(CHANCE_DRIFT, found.chance, around, windows.has_results)
+        verdicts = np.arange(1, len(VERDICTS))[:, None] == found.verdicts
+        self._add_windows(VERDICT, verdicts, [("", f',verdict="{one}"') for one in VERDICTS[1:]], verdicts)
 
     def _write_alerts(self, windows: WindowReports) -> None:
         alerts = windows.alerts
@@ -359,6 +399,9 @@ class _Writer:
         self._add_windows(ACCURACY, found.accuracy, around, estimated)
         self._add_windows(LOWER, found.lower, around, estimated)
         self._add_windows(UPPER, found.upper, around, estimated)
+        levels = [(f'level="{level}",', "") for level in FIELD_LEVELS]
+        self._add_windows(FIELD_LOWER, found.field[:, 0], levels, where)
+        self._add_windows(FIELD_UPPER, found.field[:, 1], levels, where)
         self._add_windows(SET_SIZE, found.set_size, around, where)
         self._add_windows(SET_EMPTY, found.empty_share, around, where)
         self._add_windows(DISAGREEMENT, found.disagreement, where=where)

@@ -88,7 +88,7 @@ StoredCounters = dict[tuple[str, ...], int]
 
 _MODEL, _SOURCE_MODEL = {"labels": ("model",)}, {"labels": ("source", "model")}
 _REASON, _EVENT = {"labels": ("source", "reason")}, {"labels": ("source", "event")}
-_FROM, _NONE = {"labels": ("from",)}, {"labels": ()}
+_FROM, _NONE, _FIELDS = {"labels": ("from",)}, {"labels": ()}, {"labels": ("model", "fields")}
 
 
 @dataclass(slots=True)
@@ -100,8 +100,11 @@ class Counters:
     records_normalised: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_argmax_mismatch: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_future: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
+    records_behind: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_referred: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_other_version: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
+    records_duplicate: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
+    records_without_segment: Counter[tuple[str, str]] = field(default_factory=Counter, metadata=_FIELDS)
     records_unstored_segment: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_late: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_evicted: Counter[str] = field(default_factory=Counter, metadata=_MODEL)

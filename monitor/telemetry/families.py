@@ -23,6 +23,8 @@ MAX_PARTITIONS = 100
 _CODE_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 _FIXED: Mapping[str, tuple[str, ...]] = {"reason": tuple(Reason), "from": ("backup", "empty")}
 """Labels with a fixed set of values: each is exported as 0 before its first event."""
+_OF_FIELDS = ("model", "fields")
+"""Labels of a set of segment fields."""
 
 _HELP: Mapping[str, str] = {
     "records_total": "Records ingested into windows.",
@@ -30,8 +32,11 @@ _HELP: Mapping[str, str] = {
     "records_normalised_total": "Records whose probabilities were normalised after rounding.",
     "records_argmax_mismatch_total": "Records that name another class than the one decided from their probabilities.",
     "records_future_total": "Records with a time in the future, ingested with the current time.",
+    "records_behind_total": "Records with a time more than a day before their arrival.",
     "records_referred_total": "Records that the device referred to a person, not ingested.",
     "records_other_version_total": "Records of another version of the model, not ingested.",
+    "records_duplicate_total": "Records with an id that was counted before, not ingested.",
+    "records_without_segment_total": "Records that lack a field of a configured segment, counted in other segments only.",
     "records_unstored_segment_total": "Records of segments beyond the limit, counted in `all` only.",
     "records_late_total": "Records older than the window, not ingested.",
     "records_evicted_total": "Records that left the window of the segment `all`.",
@@ -132,8 +137,11 @@ def _ingestion(facts: DaemonFacts, counters: Counters) -> Iterator[Metric]:
     models, sources = {None, *facts.models}, {None, *facts.sources}
     for name, labels, counts in counters.families():
         family = _counter(f"cpcmon_{name}", _HELP[name], *labels)
-        for values, count in (dict.fromkeys(_known(labels, facts), 0) | counts).items():
+        known = dict.fromkeys(_known(labels, facts), 0)
+        for values, count in (known | counts).items():
             found = dict(zip(labels, values, strict=True))
+            if labels == _OF_FIELDS and values not in known:
+                continue
             if found.get("model") in models and found.get("source") in sources:
                 family.add_metric(values, count)
         yield family
@@ -144,6 +152,9 @@ def _known(labels: tuple[str, ...], facts: DaemonFacts) -> list[tuple[str, ...]]
         return [
             (name, event) for name, source in facts.sources.items() for event in SOURCE_TYPES[source.type_name].EVENTS
         ]
+    if labels == _OF_FIELDS:
+        models = () if facts.config is None else facts.config.models
+        return [(model.name, ",".join(fields)) for model in models for fields in model.segmentation.split_by]
     values: Mapping[str, tuple[str, ...]] = {"source": tuple(facts.sources), "model": facts.models, **_FIXED}
     return [*product(*(values[label] for label in labels))]
 

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 
 from monitor.core.alerts import AlertStatus
+from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChange, OutputDrift
 from monitor.core.estimate import Estimate, Result, share_interval
 from monitor.core.history import Series, Span
+from monitor.core.input_health import FoundProblem
+from monitor.core.intervals import by_level
 from monitor.core.performance import MixedShare, Performance
 from monitor.core.report import Realised, ReferenceFacts, Report, SegmentReport
 from monitor.core.scores import Floats
@@ -17,6 +20,7 @@ from monitor.core.segments import ALL, name_of
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.settings.kinds import HIDDEN, Setting
+from monitor.web.pages.wording import problem_words
 from monitor.web.site import Site, SourceView
 
 VERSION = 1
@@ -49,6 +53,7 @@ def _source(one: SourceView) -> dict[str, Any]:
 
 def _model(report: Report) -> dict[str, Any]:
     reference, records = report.reference, report.input
+    classes = () if reference is None else reference.classes
     return {
         "model": report.model,
         "evaluated_at": report.at,
@@ -64,6 +69,7 @@ def _model(report: Report) -> dict[str, Any]:
             "accuracy": reference.accuracy,
             "temperature": reference.temperature,
             "decides": reference.decision.text(reference.classes),
+            "headline": reference.headline,
         },
         "input": {
             "rejected_share": records.rejected_share,
@@ -72,15 +78,26 @@ def _model(report: Report) -> dict[str, Any]:
             "constant": records.constant,
             "hints": records.hints,
             "referred": records.referred,
+            "problems": [_problem(one) for one in records.problems],
         },
         "failed_estimators": dict(report.errors),
         "segments_limit": report.most_segments,
         # Encoded one at a time: thousands at once would block other threads and take much memory.
-        "segments": [msgspec.Raw(msgspec.json.encode(_segment(one))) for one in report.without_performance()],
+        "segments": [msgspec.Raw(msgspec.json.encode(_segment(one, classes))) for one in report.without_performance()],
     }
 
 
-def _segment(report: SegmentReport) -> dict[str, Any]:
+def _problem(one: FoundProblem) -> dict[str, Any]:
+    return {
+        "problem": one.problem,
+        "since": one.since,
+        "names": one.names,
+        "value": one.value,
+        "sentence": problem_words(one),
+    }
+
+
+def _segment(report: SegmentReport, classes: Sequence[str]) -> dict[str, Any]:
     return {
         "segment": report.name,
         "fields": dict(report.segment),
@@ -91,11 +108,36 @@ def _segment(report: SegmentReport) -> dict[str, Any]:
         "last_record_at": report.last_record_at,
         "last_valid_at": report.last_valid_at,
         "estimators": {name: _result(result) for name, result in report.results.items()},
+        "field": by_level(report.field),
         "disagreement": report.disagreement,
         "chance_disagreement": report.chance_disagreement,
         "predicted": report.predicted,
+        "verdict": report.verdict,
+        "baseline": None if report.baseline is None else _baseline(report.baseline),
+        "drift": [_drift(one) for one in report.drift],
+        "changed_class": None if report.changed_class is None else _changed_class(report.changed_class, classes),
         "alerts": [_alert(one) for one in report.alerts],
     }
+
+
+def _baseline(one: Baseline) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "accuracy": one.accuracy,
+        "records": one.records,
+        "needed": one.needed if one.kind is BaselineKind.OWN else None,
+        "from": one.first_at,
+        "to": one.last_at,
+        "verified": one.verified,
+    }
+
+
+def _drift(one: OutputDrift) -> dict[str, Any]:
+    return {**one._asdict(), "drifted": one.drifted}
+
+
+def _changed_class(one: ClassChange, classes: Sequence[str]) -> dict[str, Any]:
+    return {"class": classes[one.class_index], "before": one.before, "now": one.now}
 
 
 def _result(result: Result) -> dict[str, Any]:
@@ -124,6 +166,7 @@ def _alert(alert: AlertStatus) -> dict[str, Any]:
         "class": alert.of_class,
         "threshold": alert.threshold,
         "value": alert.value,
+        "baseline": alert.baseline,
     }
 
 
@@ -282,10 +325,12 @@ def _reference(reference: Reference) -> dict[str, Any]:
         "temperature": numbers.temperature,
         "calibration_error": summary.calibration_error,
         "calibration_error_scaled": summary.calibration_error_scaled,
-        "warnings": [{"warning": concern, "sentence": text} for concern, text in summary.warnings().items()],
+        "warnings": [{"warning": concern, "sentence": text} for concern, text in reference.warnings().items()],
         "reliability": _bins(summary.reliability),
         "reliability_scaled": _bins(summary.reliability_scaled),
         "estimators": [one.form.name for one in numbers.estimators],
+        "headline": numbers.headline,
+        "adaptive_weight": numbers.adaptive_weight,
     }
 
 

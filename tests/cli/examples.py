@@ -18,11 +18,15 @@ def prepare(folder: Path) -> None:
         shutil.copy(files[of], folder / name)
     for name in ("validation", "labelled"):
         _as_columns(folder / f"{name}.jsonl", folder / f"{name}.csv")
+    shutil.copy(files["inbox"] / "results.jsonl", folder / "records.jsonl")
     _screening(folder / "screening.jsonl")
+    for name in ("hospitals", "week"):
+        _of_sites(folder / "validation.jsonl", folder / f"{name}.jsonl")
     shutil.copy(files["config"], folder / "config.yaml")
     words = ["--input", folder / "validation.jsonl", "--classes", ",".join(CLASSES), "--model", "density"]
     made = ["calibrate", *words, "--model-version", "2.1", "--output", folder / "density.ref"]
     assert main([str(word) for word in made]) == 0
+    shutil.copy(folder / "density.ref", folder / "hospitals.ref")
     watch = ["watch", folder / "inbox", "--reference", folder / "density.ref", "--state", folder / "state", "--once"]
     assert main([str(word) for word in watch]) == 0
 
@@ -34,6 +38,14 @@ def _screening(path: Path) -> None:
         {"probs": [1 - p, p], "label": "cancer" if place % 10 < 10 * p else "healthy"} for place, p in enumerate(shares)
     )
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def _of_sites(lines: Path, path: Path) -> None:
+    """Write the same records with a site and a scanner each."""
+    records = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
+    sites = ({"site": "AB"[row % 2], "scanner": str(row % 6)} for row in range(len(records)))
+    joined = (record | site for record, site in zip(records, sites, strict=True))
+    path.write_text("".join(json.dumps(one) + "\n" for one in joined), encoding="utf-8")
 
 
 def _as_columns(lines: Path, table: Path) -> None:
@@ -52,4 +64,6 @@ def ended(words: list[str]) -> list[str] | None:
         return [*words, "--once"]
     if words[0] == "run":
         return [*words, "--config.check"]
+    if words[0] == "baseline" and "--config.file" not in words:
+        return None  # needs a daemon
     return None if words[0] == "demo" else words

@@ -13,7 +13,7 @@ from monitor.core.scores import label_outputs
 from monitor.reference.summary import Concern, summarise
 from tests.cli.conftest import NAMES, Example
 from tests.conftest import Ran
-from tests.strategies import synthetic
+from tests.strategies import hospital, synthetic
 
 Command = Callable[..., Ran]
 
@@ -298,3 +298,71 @@ def test_permuted_columns_give_the_same_reference(cpcmon: Command, tmp_path: Pat
     both = ("--source", tmp_path / "natural.csv", "--target", tmp_path / "lexical.csv", "--class-columns", "prob_*")
     document = json.loads(cpcmon("evaluate", *both, "--classes", names, "--output", "json").out)
     assert document["pairs"][0]["target_accuracy"] == document["pairs"][0]["source_accuracy"]
+
+
+def test_segments_get_labelled_baselines(cpcmon: Command, tmp_path: Path) -> None:
+    """The output says how many, those that differ most, which are too small; `estimate` then corrects and compares."""
+    random = np.random.default_rng(2)
+    kinds = {"A": (300, 0.0), "B": (300, 0.4), "C": (20, 0.0), None: (30, 0.0)}
+    for name in ("reference", "week"):
+        parts = {site: hospital(random, size, mistaken=mistaken) for site, (size, mistaken) in kinds.items()}
+        lines = [
+            json.dumps({"probs": p.tolist(), "label": int(label), "meta": {"site": site}})
+            for site, (vectors, labels) in parts.items()
+            for p, label in zip(vectors, labels, strict=True)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    fields = ("--segment-by", "site", "--segment-field", "site=meta.site")
+    made = ("--model", "m", "--output", tmp_path / "m.ref")
+    ran = cpcmon("calibrate", "--input", tmp_path / "reference.jsonl", *made, *fields)
+    assert ran.code == 0
+    assert "segments by site: 2 of 3 have a labelled baseline; 30 records have no value\n" in ran.out
+    assert "fewer than 50 records: site=C (20)\n" in ran.out
+    baselines = Reference.load(tmp_path / "m.ref").calibration.segments
+    assert baselines is not None
+    assert (rows := [line.split() for line in ran.out.splitlines() if line.startswith("site=")])
+    assert {row[0]: row[3] for row in rows} == {
+        f"site={site}": f"{baselines[(('site', site),)].accuracy:.4f}" for site in "AB"
+    }
+
+    words = ("--reference", tmp_path / "m.ref", "--input", tmp_path / "week.jsonl", *fields)
+    found = json.loads(cpcmon("estimate", *words, "--output", "json").out)["segments"]
+    assert [(one["segment"], one["baseline"]["kind"], one["records"]) for one in found] == [
+        ({"site": "A"}, "labelled", 300),
+        ({"site": "B"}, "labelled", 300),
+        ({"site": "C"}, "reference", 20),
+    ]
+    assert found[1]["baseline"]["accuracy"] == baselines[(("site", "B"),)].accuracy
+    assert found[1]["estimators"]["adaptive"]["value"] < found[0]["estimators"]["adaptive"]["value"] - 0.1
+    assert found[2]["estimators"]["adaptive"]["reason"] == "too_few_records"
+    table = cpcmon("estimate", *words).out
+    assert f"{found[0]['baseline']['accuracy']:.3f}  300 labelled\n" in table
+    assert "the whole reference" in table
+    assert "1 with fewer than 200 records" in table
+    assert "site=B,300,adaptive,0." in cpcmon("estimate", *words, "--output", "csv").out
+    assert "--segment-by: expected one window per segment" in cpcmon("estimate", *words, "--window", "200").err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("site",), "--segment-by: expected records with the field 'site', found none in"),
+        (
+            ("site,site",),
+            "--segment-by: expected fields such as site or site,scanner, each set once, found 'site,site'",
+        ),
+        (("site,",), "--segment-by: expected names of fields, found an empty name"),
+        (("probs",), "expected a field other than that of the outputs, found probs"),
+        (
+            ("site", "--segment-field", "ward=meta.ward"),
+            "--segment-field: expected NAME=PATH, with a name of --segment-by",
+        ),
+    ],
+)
+def test_segments_that_no_record_has(cpcmon: Command, tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+    file = jsonl(tmp_path / "few.jsonl", *synthetic(60, 3, seed=1))
+    made = ("--input", file, "--model", "m", "--output", tmp_path / "m.ref")
+    ran = cpcmon("calibrate", *made, "--segment-by", *options)
+    assert ran.code == 2
+    assert words in ran.err
+    assert not (tmp_path / "m.ref").exists()

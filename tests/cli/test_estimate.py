@@ -27,7 +27,7 @@ RAW = [
     "cpc_ac_anchored",
     "calibrated_confidence",
 ]
-ALL = {*RAW, *(f"{name}_ts" for name in RAW), "consensus"}
+ALL = {*RAW, *(f"{name}_ts" for name in RAW), "consensus", "adaptive"}
 
 
 def vectors(path: Path) -> np.ndarray:
@@ -44,6 +44,7 @@ def test_json_has_the_documented_keys_and_the_numbers_of_the_python_api(example:
         "minimum_records",
         "level",
         "estimators",
+        "field",
         "disagreement",
         "chance_disagreement",
         "performance",
@@ -53,6 +54,7 @@ def test_json_has_the_documented_keys_and_the_numbers_of_the_python_api(example:
     assert set(document["estimators"]) == ALL
     wanted = estimate(Reference.load(example.reference), vectors(example.site_b))
     assert document["disagreement"] == wanted.disagreement
+    assert document["field"] == {"80": list(wanted.field[0]), "90": list(wanted.field[1])}
     for name, found in document["estimators"].items():
         result = wanted[name]
         assert isinstance(result, Estimate)
@@ -72,27 +74,36 @@ def test_each_window_is_estimated_separately(example: Example, cpcmon: Command) 
     assert [window["records"] for window in windows] == [700, 700, 600]
     reference, outputs = Reference.load(example.reference), vectors(example.site_b)
     for window, start in zip(windows, (0, 700, 1400), strict=True):
-        alone = estimate(reference, outputs[start : start + 700])["consensus"]
+        alone = estimate(reference, outputs[start : start + 700])["adaptive"]
         assert isinstance(alone, Estimate)
-        assert window["estimators"]["consensus"]["value"] == alone.accuracy
+        assert window["estimators"]["adaptive"]["value"] == alone.accuracy
 
 
 def test_csv_has_a_line_per_window_and_estimator(example: Example, cpcmon: Command) -> None:
     words = ("--reference", example.reference, "--input", example.site_b, "--window", 1000, "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(cpcmon("estimate", *words).out)))
     classes = len(CLASSES)
-    assert len(rows) == 2 * (len(ALL) + 2 + 5 * (classes + 1) + classes)
+    assert len(rows) == 2 * (len(ALL) + 4 + 5 * (classes + 1) + classes)
     beyond = {"sensitivity", "specificity", "ppv", "npv", "f1", "class_mix"}
-    assert {row["estimator"] for row in rows} == {*ALL, "disagreement", "chance_disagreement", *beyond}
+    assert {row["estimator"] for row in rows} == {
+        *ALL,
+        "field_80",
+        "field_90",
+        "disagreement",
+        "chance_disagreement",
+        *beyond,
+    }
     assert {row["class"] for row in rows if row["estimator"] == "ppv"} == {*CLASSES, ""}
     assert all(0.0 <= float(row["lower"]) <= float(row["upper"]) <= 1.0 for row in rows if row["lower"])
 
 
 def test_the_table_shows_estimates_sets_and_limits(example: Example, cpcmon: Command) -> None:
     ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_b)
-    for name in [*RAW, "consensus"]:
+    for name in [*RAW, "consensus", "adaptive"]:
         assert f"\n{name} " in ran.out
     assert "so get labels for this window" in ran.out
+    assert "\nfield interval of adaptive: 80% 0." in ran.out
+    assert "about nine in ten accuracies lay inside" in ran.out
     for name in ("cpc_acc", "cpc_ac", "cpc_acc_anchored", "cpc_ac_anchored"):
         assert ran.out.count(f"\n{name} ") == 2, "its estimates, and its sets"
     assert "not shift" in ran.out
@@ -104,16 +115,16 @@ def test_the_estimate_at_the_new_site_is_closer_to_the_truth_than_the_reference(
     reference = Reference.load(example.reference)
     right = [reference.classes[int(np.argmax(record["probs"]))] == record["label"] for record in records]
     realised = sum(right) / len(right)
-    consensus = estimate(reference, [record["probs"] for record in records])["consensus"]
-    assert isinstance(consensus, Estimate)
-    assert abs(consensus.accuracy - realised) < 0.5 * abs(reference.calibration.accuracy - realised)
+    adaptive = estimate(reference, [record["probs"] for record in records])["adaptive"]
+    assert isinstance(adaptive, Estimate)
+    assert abs(adaptive.accuracy - realised) < 0.5 * abs(reference.calibration.accuracy - realised)
 
 
 def test_windows_are_drawn_in_the_table(example: Example, cpcmon: Command) -> None:
     ran = cpcmon("estimate", "--reference", example.reference, "--input", example.site_b, "--window", 500)
     numbered = [line for line in ran.out.splitlines() if line.lstrip().startswith(("1 ", "2 ", "3 ", "4 "))]
     drawn, metrics = numbered[:4], numbered[4:]
-    assert all("o" in line and "|" in line and "=" in line for line in drawn)
+    assert all("o" in line and "|" in line and "=" in line and "-" in line for line in drawn)
     assert [len(line.split()) for line in metrics] == [6] * 4, "the macro average of five metrics"
 
 
@@ -132,7 +143,7 @@ def test_an_empty_file_has_no_estimate(example: Example, cpcmon: Command, tmp_pa
     words = ("--reference", example.reference, "--input", tmp_path / "empty.jsonl")
     document = json.loads(cpcmon("estimate", *words, "--output", "json").out)
     assert document["records"] == 0
-    assert document["estimators"]["consensus"] == {
+    assert document["estimators"]["adaptive"] == {
         "value": None,
         "lower": None,
         "upper": None,
@@ -159,9 +170,9 @@ def test_too_few_records_have_no_estimate(example: Example, cpcmon: Command, tmp
         in cpcmon(*of, tmp_path / "few.jsonl").out
     )
     windows = json.loads(cpcmon(*of, tmp_path / "enough.jsonl", "--window", 200, "--output", "json").out)["windows"]
-    assert [window["estimators"]["consensus"]["value"] is None for window in windows] == [False, True]
+    assert [window["estimators"]["adaptive"]["value"] is None for window in windows] == [False, True]
     lowered = json.loads(cpcmon(*of, tmp_path / "few.jsonl", "--minimum-records", 199, "--output", "json").out)
-    assert lowered["estimators"]["consensus"]["value"] is not None
+    assert lowered["estimators"]["adaptive"]["value"] is not None
 
 
 @pytest.mark.parametrize(

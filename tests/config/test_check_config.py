@@ -18,6 +18,7 @@ from monitor.state.store import State
 from tests.config.conftest import BASE, Write
 from tests.conftest import ROOT, Ran
 from tests.servers import needs_root, real_server
+from tests.strategies import older
 
 MORE = """\
     segment_by: [[site], [site, scanner]]
@@ -32,6 +33,7 @@ MORE = """\
       - {name: bad, type: degraded_input}
   - name: later
     evaluate: {cron: "*/5 * * * *"}
+    default_alerts: []
 notify:
   webhook: {url: "https://a/ZZPATIENT"}
 """
@@ -46,42 +48,66 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
     assert (ran.code, ran.err) == (0, "")
     assert lines[0] == f"model density: reference density 2.1, accuracy {accuracy:.3f}"
     assert lines[1].startswith("  windows of at most 5,000 records: ")
-    assert lines[2:11] == [
+    assert lines[2:14] == [
         "  at most 20 segments, by site; site and scanner",
         "  evaluated every 60s, with at least 200 records",
+        "  compared with the reference, segments with their own first 5,000 records",
         (
-            f"  alert fallen (critical): upper of consensus under {accuracy - 0.1:.3f}, 0.1 under the reference's"
-            " accuracy, for 30m, in all"
+            f"  alert fallen (critical): upper of adaptive under {accuracy - 0.1:.3f}, 0.1 under the reference's"
+            " accuracy, or that of another baseline, for 30m, in all"
         ),
         "  alert low (warning): value of atc_mc under 0.990",
-        "  alert odd (warning): lower of consensus over 0.200, for 30m",
+        "  alert odd (warning): lower of adaptive over 0.200, for 30m",
         "  alert apart (warning): disagreement over 1.5 times what chance alone gives, for 30m",
         "  alert further_apart (warning): disagreement over 0.200, for 30m",
         "  alert quiet (warning): no record for 2h",
         "  alert bad (warning): too many records are rejected or suspicious, for 10m",
+        (
+            "  alert output_drift (warning): outputs differ from the baseline by over 1.5 times what chance alone gives,"
+            " at least 0.12, for 30m"
+        ),
+        (
+            f"  alert baseline_gap (critical): adaptive of an own, unverified baseline under {accuracy - 0.1:.3f},"
+            " 0.1 under the reference's accuracy, for 10m"
+        ),
     ]
-    assert lines[11:14] == [
+    assert lines[14:17] == [
         f"  warning: alert low: the accuracy of the reference, {accuracy:.3f}, is under 0.990",
         f"  warning: alert odd: the accuracy of the reference, {accuracy:.3f}, is over 0.200",
         "  warning: 300 records: with fewer than 500, intervals are wide",
     ]
-    assert lines[14:18] == [
+    assert lines[17:21] == [
         "model later: no reference: there are no estimates, and its records are rejected",
         '  evaluated at "*/5 * * * *" (UTC), with at least 200 records',
         "  no alerts",
         f"source results: directory {file.parent / 'inbox'}",
     ]
-    assert lines[18].startswith("remark: notify.webhook.url: ")
-    assert lines[19].startswith("all windows: ")
-    assert lines[19].endswith(" MB at most, limit 536.9 MB")
-    assert lines[20] == f"all remembered ids: {bytes_at_most(1_000_000) / 1e6:.1f} MB at most, in addition"
+    assert lines[21].startswith("remark: notify.webhook.url: ")
+    assert lines[22].startswith("all windows: ")
+    assert lines[22].endswith(" MB at most, limit 536.9 MB")
+    assert lines[23] == f"all remembered ids: {bytes_at_most(1_000_000) / 1e6:.1f} MB at most, in addition"
     assert re.fullmatch(
         r"the process: about \d+ MB with full windows, \d+ MB with all ids too; of it \d+ MB for evaluation and pages,"
         r" \d+ MB for the program",
-        lines[21],
+        lines[24],
     )
-    assert lines[22:] == [f"{file}: valid (1 source, 2 models, 7 alerts)"]
+    assert lines[25:] == [f"{file}: valid (1 source, 2 models, 9 alerts)"]
     assert "ZZPATIENT" not in ran.out
+
+
+def test_an_old_reference_is_a_warning_and_has_no_field_interval(
+    cpcmon: Callable[..., Ran], write: Write, reference: Reference
+) -> None:
+    file = write("    alerts: [{name: low, drop: 0.1}]\n")
+    older(reference).save(file.parent / "density.ref")
+    ran = cpcmon("check-config", file)
+    assert ran.code == 0
+    assert "alert low (warning): upper of consensus under" in ran.out
+    assert "warning: made by an older version of cpcmon, without what adaptive and the field interval need" in ran.out
+    file.write_text(file.read_text().replace("drop: 0.1", "drop: 0.1, on: field_upper"))
+    ran = cpcmon("check-config", file)
+    assert ran.code == 2
+    assert "models[0].alerts[0].on: expected a reference with a field interval, found one of an older cpcmon" in ran.err
 
 
 def test_a_directory_that_is_not_there_is_no_error(cpcmon: Callable[..., Ran], write: Write) -> None:

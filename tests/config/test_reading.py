@@ -1,6 +1,7 @@
 """A configuration that is right becomes what it says."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from monitor.config.config import Cron, Every, Heartbeat, HttpTarget
 from monitor.config.reading import read_config
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
+from monitor.core.baselines.comparison import BaselineMode, BaselineOptions
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
 from monitor.errors import ConfigError
@@ -34,9 +36,15 @@ models:
     evaluate: {cron: "*/5 * * * *"}
     minimum_records: 200
     alerts:
-      - {name: accuracy_low, estimator: consensus, below: 0.80, on: upper, for: 30m, severity: critical}
+      - {name: accuracy_low, estimator: adaptive, below: 0.80, on: upper, for: 30m, severity: critical}
       - {name: silent, after: 2h, severity: warning}
 """
+
+DEFAULT_RULES = (
+    AlertRule("output_drift", AlertType.OUTPUT_DRIFT),
+    AlertRule("baseline_gap", AlertType.BASELINE_GAP, Severity.CRITICAL, drop=0.1, for_seconds=600.0),
+)
+"""Alerts that a model has without listing them."""
 
 
 def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
@@ -59,6 +67,7 @@ def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
     assert model.alerts == (
         AlertRule("accuracy_low", below=0.8, severity=Severity.CRITICAL),
         AlertRule("silent", AlertType.SILENT, for_seconds=0.0, after_seconds=7200.0),
+        *DEFAULT_RULES,
     )
 
 
@@ -68,11 +77,17 @@ def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
         ("{name: a, drop: 0.05}", AlertRule("a", drop=0.05, on=On.UPPER, for_seconds=1800.0)),
         ("{name: a, above: 0.99}", AlertRule("a", above=0.99, on=On.LOWER)),
         ("{name: a, above: 0.99, on: value, for: 0s}", AlertRule("a", above=0.99, on=On.VALUE, for_seconds=0.0)),
+        ("{name: a, below: 0.8, on: field_upper}", AlertRule("a", below=0.8, on=On.FIELD_UPPER)),
         ("{name: a, below: 0.8, estimator: atc_mc_ts}", AlertRule("a", below=0.8, estimator="atc_mc_ts")),
         ("{name: a, type: disagreement}", AlertRule("a", AlertType.DISAGREEMENT, new_records=1.0)),
         (
             "{name: a, type: disagreement, above: 0.2}",
             AlertRule("a", AlertType.DISAGREEMENT, above=0.2, new_records=1.0),
+        ),
+        ("{name: a, type: output_drift}", AlertRule("a", AlertType.OUTPUT_DRIFT)),
+        (
+            "{name: a, type: baseline_gap, segments: ['site=*']}",
+            replace(DEFAULT_RULES[1], name="a", segments=("site=*",)),
         ),
         ("{name: a, after: 90s}", AlertRule("a", AlertType.SILENT, for_seconds=0.0, after_seconds=90.0)),
         ("{name: a, type: degraded_input}", AlertRule("a", AlertType.DEGRADED_INPUT, for_seconds=600.0)),
@@ -86,8 +101,67 @@ def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
 )
 def test_an_alert_has_the_defaults_of_its_type(write: Write, text: str, rule: AlertRule) -> None:
     """What is not written follows from what is."""
-    config = read_config(write(f"    segment_by: [site]\n    alerts: [{text}]\n"))
+    config = read_config(write(f"    segment_by: [site]\n    default_alerts: []\n    alerts: [{text}]\n"))
     assert config.models[0].alerts == (rule,)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("alerts: [{name: silent, after: 2h}]", ["silent", "output_drift", "baseline_gap"]),
+        ("alerts: [{name: mine, type: output_drift, severity: info}]", ["mine", "baseline_gap"]),
+        ("alerts: [{name: baseline_gap, below: 0.8}]", ["baseline_gap", "output_drift", "baseline_gap_by_default"]),
+        ("default_alerts: [baseline_gap]", ["baseline_gap"]),
+        ("default_alerts: []", []),
+    ],
+)
+def test_a_model_has_the_default_alerts_of_types_that_it_does_not_list(
+    write: Write, text: str, names: list[str]
+) -> None:
+    assert [rule.name for rule in read_config(write(f"    {text}\n")).models[0].alerts] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("", BaselineOptions()),
+        ("baseline: reference", BaselineOptions(BaselineMode.REFERENCE)),
+        ("baseline: own\n    baseline_records: 1200", BaselineOptions(BaselineMode.OWN, 1200)),
+        ("baseline_period: {from: 1970-01-02, to: 1970-01-03}", BaselineOptions(period=(86400.0, 172_800.0))),
+        (
+            'baseline_period: {from: "1970-01-01T01:00:00+01:00", to: 1970-01-01T00:00:01Z}',
+            BaselineOptions(period=(0.0, 1.0)),
+        ),
+    ],
+)
+def test_the_baseline_is_what_is_written(write: Write, text: str, options: BaselineOptions) -> None:
+    """Times without a zone are in UTC."""
+    assert read_config(write(f"    {text}\n")).models[0].baseline == options
+
+
+def test_the_gap_is_that_of_every_alert_on_it(write: Write) -> None:
+    config = read_config(write("    baseline_gap: 0.2\n    alerts: [{name: a, type: baseline_gap}]\n"))
+    assert [rule.drop for rule in config.models[0].alerts] == [0.2, None]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "baseline: labelled",
+        "baseline_records: 0",
+        "baseline_gap: 1.5",
+        "default_alerts: [silent]",
+        "baseline_period: {from: 2026-01-31}",
+        "baseline_period: {from: 2026-01-31, to: 2026-01-30}",
+        "baseline_period: {from: yesterday, to: 2026-01-30}",
+        "baseline_period: {from: 2026-01-31, to: 2026-02-31}",
+        "alerts: [{name: a, type: baseline_gap, drop: 0.1}]",
+    ],
+)
+def test_a_baseline_that_cannot_be_is_a_problem(write: Write, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_config(write(f"    {text}\n"))
+    assert str(caught.value).endswith(": 1 problem")
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,10 @@ def assert_equal(measured: MeasuredWindows, index: int, vectors: Singles, decide
         assert not measured.of_performance[index].any()
         return
     assert decided is not None
+    outputs = gauge.calibration.outputs
+    assert outputs is not None
+    cells = [int(np.sum(outputs.edges < vector[one])) for vector, one in zip(vectors, decided, strict=True)]
+    assert measured.confidence[index].tolist() == np.bincount(cells, minlength=len(outputs.confidence)).tolist()
     assert measured.of_performance[index].tolist() == slow.performance(decided)
     for scaled in (False, True):
         assert measured.mean_confidence(scaled=scaled)[index] == slow.mean_confidence(scaled=scaled)
@@ -98,5 +102,5 @@ def assert_equal(measured: MeasuredWindows, index: int, vectors: Singles, decide
 
 def same(one: MeasuredWindows, other: MeasuredWindows) -> bool:
     """Return whether two measurements of windows are equal to the bit."""
-    columns = ("totals", "predicted", "of_performance")
+    columns = ("totals", "counts", "of_performance")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns)

@@ -395,9 +395,9 @@ _MEASURED = {
 """`on: value` is not shown."""
 
 
-def main(window: int, seeds: Sequence[int], draws: Collection[Draw], weeks: int) -> None:
+def main(window: int, seeds: Sequence[int], draws: Collection[Draw], weeks: int, estimator: str) -> None:
     """Print a table for each kind of stream: alerts in 50 healthy segments, and delays after a drop."""
-    rules = list(_MEASURED.values())
+    rules = [rule.with_headline(estimator) for rule in _MEASURED.values()]
     for draw in draws:
         alerts = np.array([alerts_in(rules, weeks, seed, window, draw) for seed in seeds])
         delays = np.array([evaluations_to_fire(rules, seed, window, draw) for seed in seeds])
@@ -415,5 +415,7 @@ if __name__ == "__main__":
     parser.add_argument("window", type=int)
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--weeks", type=int, default=4)
+    parser.add_argument("--estimator", default=ADAPTIVE)
     options = parser.parse_args()
-    main(options.window, options.seeds, (independent, wandering_mix, four_views), options.weeks)
+    streams = (independent, wandering_mix, four_views)
+    main(options.window, options.seeds, streams, options.weeks, options.estimator)

@@ -8,8 +8,21 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy.spatial.distance import jensenshannon
 
-from monitor.core.input_health import FEWEST, LAST_ACCEPTED, LAST_RECORDS, InputHealth
+from monitor.core.baselines.output_drift import jensen_shannon
+from monitor.core.input_health import (
+    FEWEST,
+    LAST_ACCEPTED,
+    LAST_RECORDS,
+    Count,
+    InputHealth,
+    InputProblem,
+    RecentInput,
+    RecentShare,
+    count_key,
+    far_mix,
+)
 from tests.strategies import Singles, synthetic
 
 SOFT = synthetic(100_000, 3, seed=5)[0]
@@ -241,3 +254,103 @@ def test_input_arrays_are_not_modified() -> None:
     vectors.flags.writeable = False
     after((vectors, 3), (vectors[::2], 0))
     assert np.array_equal(vectors, SOFT[:700])
+
+
+MISSING = count_key(InputProblem.SEGMENT_MISSING, ("site",))
+
+
+def shown(recent: RecentInput, *seen: str, now: float = 1.0) -> dict[InputProblem, float | None]:
+    """Return the problems of shares, with their values."""
+    return {one.problem: one.value for one in recent.problems(seen, (), None, now)}
+
+
+@pytest.mark.parametrize(
+    ("key", "batches", "problem"),
+    [
+        pytest.param(MISSING, [(99, 99)], None, id="too few records"),
+        pytest.param(MISSING, [(100, 100)], InputProblem.SEGMENT_NEVER_SEEN, id="no record has the field"),
+        pytest.param(MISSING, [(100, 99)], InputProblem.SEGMENT_MISSING, id="one has it"),
+        pytest.param(MISSING, [(100, 5)], None, id="5% lack it"),
+        pytest.param(MISSING, [(100, 6)], InputProblem.SEGMENT_MISSING, id="more than 5% lack it"),
+        pytest.param(MISSING, [(10_000, 0), (200, 200)], InputProblem.SEGMENT_MISSING, id="lately"),
+        pytest.param(MISSING, [(10_000, 10_000), (10_000, 0)], None, id="long ago"),
+        pytest.param("time_ahead", [(100, 51)], InputProblem.TIME_AHEAD, id="most are ahead"),
+        pytest.param("time_behind", [(100, 50)], None, id="half are behind"),
+        pytest.param("duplicates", [(1000, 900)], None, id="90% are duplicates"),
+        pytest.param("late", [(1000, 950)], InputProblem.LATE, id="nearly all are late"),
+        pytest.param("late", [(0, 0)], None, id="nothing came"),
+    ],
+)
+def test_a_share_of_recent_records_is_a_problem(key: str, batches: list[Count], problem: InputProblem | None) -> None:
+    """By the latest few hundred, and not before there are a hundred."""
+    recent, before = RecentInput(), (0, 0)
+    for new in batches:
+        now = before[0] + new[0], before[1] + new[1]
+        recent.add({key: before}, {key: now}, catching_up=False)
+        before = now
+    assert list(shown(recent)) == ([] if problem is None else [problem])
+
+
+def test_a_share_near_its_limit_does_not_begin_and_end_all_the_time() -> None:
+    """It ends at four fifths of the limit; since when it holds does not change meanwhile."""
+    recent = RecentInput()
+    for now, (share, holds) in enumerate([(0.045, False), (0.055, True), (0.045, True), (0.035, False)]):
+        recent.shares[MISSING] = RecentShare(400, round(400 * share))
+        assert bool(shown(recent, now=float(now))) is holds
+        assert recent.since == ({"segment_missing": 1.0} if holds else {})
+
+
+def test_the_first_record_with_a_segment_ends_that_none_has_it() -> None:
+    """Records from before the fix do not count as lacking it."""
+    recent = RecentInput()
+    recent.add({}, {MISSING: (300, 300)}, catching_up=False)
+    assert shown(recent) == {InputProblem.SEGMENT_NEVER_SEEN: 1.0}
+    recent.add({MISSING: (300, 300)}, {MISSING: (301, 300)}, catching_up=False)
+    assert shown(recent, "site") == {}
+
+
+def test_a_backlog_explains_old_times_and_nothing_else() -> None:
+    """Late records and times far behind are not counted while catching up."""
+    counts: dict[str, Count] = {"late": (500, 500), "time_behind": (500, 500), "argmax_mismatch": (500, 500)}
+    recent = RecentInput()
+    recent.add({}, counts, catching_up=True)
+    assert list(shown(recent)) == [InputProblem.ARGMAX_MISMATCH]
+
+
+def test_sets_of_fields_and_alerts_are_named() -> None:
+    """One problem of a kind, with all names and the largest share."""
+    recent = RecentInput()
+    recent.add({}, {MISSING: (200, 20), f"{MISSING},scanner": (200, 50)}, catching_up=False)
+    missing, alerts = recent.problems((), ("low", "high"), None, 7.0)
+    assert (missing.names, missing.value, missing.since) == (("site", "site,scanner"), 0.25, 7.0)
+    assert (alerts.problem, alerts.names) == (InputProblem.ALERT_MATCHES_NOTHING, ("low", "high"))
+
+
+@pytest.mark.parametrize(
+    ("now", "reference", "far", "reordered"),
+    [
+        pytest.param([60, 40], [600, 400], False, False, id="the same"),
+        pytest.param([9, 90], [10, 990], False, False, id="too few records"),
+        pytest.param([10, 90], [900, 100], True, True, id="two classes swapped"),
+        pytest.param([10, 70, 20], [700, 200, 100], True, True, id="three classes in another order"),
+        pytest.param([100, 0, 0], [340, 330, 330], True, False, id="one class only"),
+        pytest.param([200, 800], [100, 900], False, False, id="a rare class twice as often"),
+        pytest.param([0, 100] + [0] * 998, [2] * 1000, False, False, id="chance, with many classes"),
+        pytest.param([100], [100, 100], False, False, id="a reference without predictions"),
+    ],
+)
+def test_classes_in_another_order_are_far_from_the_reference(
+    now: list[int], reference: list[int], *, far: bool, reordered: bool
+) -> None:
+    """And a changed mix as such is not."""
+    names = [f"c{place}" for place in range(len(reference))]
+    found = far_mix(names, np.array(now), reference)
+    assert (found is not None, found is not None and found.reordered) == (far, reordered)
+
+
+def test_the_distance_of_mixes_is_that_of_jensen_and_shannon() -> None:
+    """To base 2: 0 for equal mixes, 1 for disjoint ones."""
+    one, other = np.array([0.9, 0.1, 0.0]), np.array([0.1, 0.5, 0.4])
+    assert jensen_shannon(one, one) == 0.0
+    assert jensen_shannon(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 1.0
+    assert jensen_shannon(one, other) == pytest.approx(jensenshannon(one, other, base=2))

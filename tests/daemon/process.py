@@ -62,6 +62,7 @@ class Process:
             text=True,
             errors="backslashreplace",
         )
+        self.config = config
         self.lines: list[str] = []
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -76,7 +76,7 @@ def test_it_is_ready_after_the_first_evaluation(site: Site) -> None:
         status, body = process.ask("/api/v1/status")
         (model,) = json.loads(body)["models"]
         assert (status, model["model"], model["segments"][0]["records"]) == (200, "density", 300)
-        assert 0.5 < model["segments"][0]["estimators"]["consensus"]["accuracy"] < 1.0
+        assert 0.5 < model["segments"][0]["estimators"]["adaptive"]["accuracy"] < 1.0
         landing = process.ask("/")[1]
         assert "density" in landing
         assert "site" in landing

@@ -79,6 +79,7 @@ class _Windows:
                 np.concatenate([one.of_performance for one in each]),
             ),
             times,
+            times,
             np.zeros(len(each)),
             np.array(list(self._entered.values())),
             np.full(len(each), running),

@@ -37,7 +37,7 @@ def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(prepared: Callable[[], Pat
     folder = prepared()
     with demo(folder, *ANY_PORT, "--speed", "6") as first:
         wait_until(
-            lambda: f'cpcmon_estimated_accuracy_ratio{{estimator="consensus",model="density",segment="{SHIFTED}"}}' in first.metrics(),
+            lambda: f'cpcmon_estimated_accuracy_ratio{{estimator="adaptive",model="density",segment="{SHIFTED}"}}' in first.metrics(),
             lambda: "an estimate",
         )  # fmt: skip
         first.wait_for_output(f"ALERT accuracy_low fires for {SHIFTED}")

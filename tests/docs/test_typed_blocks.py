@@ -24,6 +24,7 @@ _CHECKED = "not run: changes the machine; its files are checked by "
 RUN_BY = {
     "README.md": {"": "tests/package/test_readme.py"},
     "docs/api.md": {"curl": HERE},
+    "docs/baselines.md": {"": "tests/daemon/test_baseline_command.py"},
     "docs/commands.md": {"": "tests/docs/test_commands_page.py"},
     "docs/configuration.md": {"cpcmon check-config": HERE},
     "docs/deployment.md": {"": "tests/systemd/test_deployment_page.py"},

@@ -14,7 +14,7 @@ from monitor.core.baselines.comparison import BaselineOptions
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
-from monitor.evaluation.evaluator import Evaluator, key_of
+from monitor.evaluation.evaluator import Evaluator, baselines_key_of, key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import RecordDecoder
@@ -54,13 +54,14 @@ class Monitor:
         forget: float | None = None,
         options: IngestOptions | None = None,
         baseline: BaselineOptions | None = None,
+        age: float | None = None,
         reference: Reference | None = None,
     ) -> None:
         self._folder = folder
         self.config = ModelConfig(
             "density",
             None,
-            bounds=Bounds(records=window),
+            bounds=Bounds(None if age else window, age),
             segmentation=Segmentation((("site",),) if split else (), forget_seconds=forget),
             minimum_records=minimum,
             stale_after_seconds=stale_after,
@@ -82,6 +83,7 @@ class Monitor:
         self.ingestion = Ingestion(self.state, [model], [self.source], self._options)
         self.evaluator = Evaluator(self.config, self._reference, self.ingestion.view)
         self.evaluator.restore(self.state.values().get(key_of("density")))
+        self.evaluator.restore_baselines(self.state.values().get(baselines_key_of("density")))
         self.ingestion.start(self.now)
 
     def kill(self) -> None:
@@ -116,6 +118,8 @@ class Monitor:
         """Evaluate and commit."""
         report = self.evaluator.evaluate(self.now, self.running, self.running - self.slept)
         self.ingestion.values.store(key_of("density"), self.evaluator.alert_state_bytes())
+        if (baselines := self.evaluator.changed_baselines()) is not None:
+            self.ingestion.values.store(baselines_key_of("density"), baselines)
         return report
 
     def step(self, seconds: float = PERIOD) -> Report:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from monitor.config.config import IngestOptions
-from monitor.core.alerts import AlertPhase, AlertRule, AlertType
+from monitor.core.alerts import AlertPhase, AlertRule, AlertType, On
 from monitor.core.calibration import Calibration
 from monitor.core.estimate import Estimate, NoEstimate, WindowState
 from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences
@@ -17,7 +17,7 @@ from monitor.daemon.clock import ClockChange, Moment, clock_change
 from monitor.errors import StatePaused
 from monitor.sources.base import Delivery, Lag
 from tests.evaluation.driver import HEALTHY, LOW, POOR, Monitor, alert, monitor_reference, named, phase, whole
-from tests.strategies import synthetic
+from tests.strategies import older, synthetic
 
 pytestmark = pytest.mark.slow
 
@@ -424,3 +424,28 @@ def test_a_segment_reports_its_own_window(tmp_path: Path) -> None:
     good, bad = named(report, "site=A"), named(report, "site=B")
     assert good.estimates()["consensus"].accuracy - bad.estimates()["consensus"].accuracy > 0.15
     assert sum(good.predicted) == good.records == 300
+
+
+def test_an_alert_on_the_field_interval_compares_the_wide_one(tmp_path: Path) -> None:
+    rule = AlertRule("certainly_low", below=0.99, on=On.FIELD_UPPER, for_seconds=0.0, new_records=0.0)
+    monitor = Monitor(tmp_path, rule)
+    monitor.send(300, POOR)
+    window = whole(monitor.step())
+    assert window.alerts[0].value == window.field[-1].upper
+    assert window.field[-1].upper > window.field[0].upper
+
+
+def test_an_old_reference_is_judged_by_its_consensus_which_the_log_says(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monitor = Monitor(tmp_path, LOW)
+    monitor.restart(reference=older(monitor_reference()))
+    monitor.send(300, POOR)
+    report = monitor.step()
+    assert report.reference is not None
+    assert report.reference.headline == "consensus"
+    assert whole(report).alerts[0].estimator == "consensus"
+    assert whole(report).alerts[0].value is not None
+    assert whole(report).field == ()
+    assert "density: its reference was made by an older version" in caplog.text
+    assert "run `cpcmon calibrate` again" in caplog.text

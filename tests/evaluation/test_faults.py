@@ -15,14 +15,14 @@ def test_class_mix_shows_a_missing_feature_within_a_window_and_the_estimate_does
     assert seen.after.shares[-1] == 0.0 < seen.before.shares[-1]
     for name in (ADAPTIVE, CONSENSUS):
         assert seen.after.estimates[name] > seen.before.estimates[name] - 0.01
-    assert set(seen.fired) == {"output_drift", "disagreement"}
-    assert seen.drifted["class_mix"] < seen.fired["output_drift"] <= WINDOW
+    assert set(seen.fired) == {"outputs_drifted", "disagreement"}
+    assert seen.drifted["class_mix"] < seen.fired["outputs_drifted"] <= WINDOW
     assert not seen.elsewhere
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fault", "alerts"), [("healthy", set()), ("constant", {"output_drift", "disagreement"}), ("permuted", set())]
+    ("fault", "alerts"), [("healthy", set()), ("constant", {"outputs_drifted", "disagreement"}), ("permuted", set())]
 )
 def test_what_other_faults_show(tmp_path: Path, fault: str, alerts: set[str]) -> None:
     """Nothing shows features that were joined with the wrong records: the outputs are as before."""

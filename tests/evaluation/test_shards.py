@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from monitor.config.config import ModelConfig
-from monitor.core.alerts import AlertPhase, AlertRule
+from monitor.core.alerts import AlertPhase, AlertRule, On
+from monitor.core.baselines.comparison import BaselineOptions
 from monitor.core.estimate import CONSENSUS, Estimate, WindowState
 from monitor.core.report import Report
 from monitor.core.segments import Segmentation
@@ -23,7 +24,7 @@ from tests.strategies import synthetic
 
 P, Q = "predictions/0", "predictions/1"
 SITE_A, SITE_B = "site=A", "site=B"
-ALWAYS = AlertRule("accuracy_low", below=1.0, on="value", for_seconds=0.0, new_records=0.0, hysteresis=0.0)  # type: ignore[arg-type]  # its word
+ALWAYS = AlertRule("accuracy_low", below=1.0, on=On.VALUE, for_seconds=0.0, new_records=0.0, hysteresis=0.0)
 SPLIT = (("site",),)
 HOUR = 3600.0
 
@@ -31,7 +32,15 @@ HOUR = 3600.0
 class Member:
     """A process that owns some partitions."""
 
-    def __init__(self, folder: Path, log: Log, *, minimum: int = 5, stored: bytes | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        log: Log,
+        *,
+        minimum: int = 5,
+        stored: bytes | None = None,
+        baseline: BaselineOptions | None = None,
+    ) -> None:
         self.replica = Replica(folder, log, bounds=Bounds(records=50), split_by=SPLIT)
         config = ModelConfig(
             "density",
@@ -40,6 +49,7 @@ class Member:
             segmentation=Segmentation(SPLIT),
             minimum_records=minimum,
             alerts=(ALWAYS,),
+            baseline=baseline or BaselineOptions(),
         )
         self.evaluator = Evaluator(config, small_reference(), self.replica.ingestion.view, shared=True)
         self.evaluator.restore(stored)

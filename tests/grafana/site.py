@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.core.estimate import CONSENSUS, Estimate
+from monitor.core.estimate import HEADLINE, Estimate
 from monitor.reference.reference import Reference
 from tests.daemon.process import CLASSES, Process, running, write_records
 from tests.strategies import Singles, synthetic
@@ -35,6 +35,7 @@ _MODEL = """\
     segment_by: %(fields)s
     evaluate: {every: 1s}
     minimum_records: 20
+    baseline_records: 40
     alerts: [%(alerts)s]
     performance: %(performance)s
 """
@@ -66,7 +67,7 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
     """Start the daemon with models in every state."""
     references = {name: _reference(folder, name) for name in ("density", "poor", "unsure", "free", "empty")}
     of_unsure = references["unsure"].calibration
-    found = of_unsure.estimate(UNSURE)[CONSENSUS]
+    found = of_unsure.estimate(UNSURE)[HEADLINE]
     assert isinstance(found, Estimate)
     assert found.interval is not None
     between = (found.accuracy + found.interval.upper) / 2

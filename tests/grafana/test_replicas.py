@@ -43,7 +43,7 @@ _VALUES = {
     "instance": ".+",
     "model": "density",
     "segment": "all",
-    "estimator": "consensus",
+    "estimator": "adaptive",
     "__rate_interval": "20s",
     "__range": "5m",
 }

@@ -81,7 +81,7 @@ def test_the_feed_reaches_the_daemon(kafka: Topics, tmp_path: Path, monkeypatch:
     with running(config) as process:
         process.wait_for('cpcmon_window_records{model="density",segment="all"}', 1000.0)
         page = process.wait_for('cpcmon_estimate_valid{model="density",segment="site=B"}', 1.0)
-        name = 'cpcmon_estimated_accuracy_ratio{{estimator="consensus",model="density",segment="site={}"}}'
+        name = 'cpcmon_estimated_accuracy_ratio{{estimator="adaptive",model="density",segment="site={}"}}'
         assert page[name.format("B")] < page[name.format("A")] - 0.05
 
 

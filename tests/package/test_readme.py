@@ -48,7 +48,7 @@ def watch_the_daemon(folder: Path) -> None:
             line = next(line for line in daemon.stderr if "is ready on" in line)
             (url,) = re.findall(r"http://[^/]+/", line)
             deadline = time.monotonic() + 60.0
-            while 'estimator="consensus",model="density",segment="site=B"' not in (page := _read(f"{url}metrics")):
+            while 'estimator="adaptive",model="density",segment="site=B"' not in (page := _read(f"{url}metrics")):
                 assert time.monotonic() < deadline, page
                 time.sleep(0.2)
             assert "site" in _read(url)
@@ -78,7 +78,7 @@ def run_the_demo(folder: Path) -> None:
                 assert time.monotonic() < deadline, text
                 time.sleep(0.2)
             (url,) = re.findall(r"Open (http://\S+/) in", text)
-            assert 'estimator="consensus",model="density",segment="hospital=Northlake"' in _read(f"{url}metrics")
+            assert 'estimator="adaptive",model="density",segment="hospital=Northlake"' in _read(f"{url}metrics")
         finally:
             os.killpg(made.pid, signal.SIGINT)
             made.wait(60)
@@ -100,8 +100,8 @@ def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> No
     labelled.write_text("".join(labelled.read_text(encoding="utf-8").splitlines(keepends=True)[:500]))
     printed = ["", *(run(["bash", "-euc", block], fresh) for block in shell[1:])]
     assert "wrote .demo/density.ref" in printed[1]
-    assert "consensus" in printed[2]
-    assert "| `consensus` |" in printed[3]
+    assert "adaptive" in printed[2]
+    assert "| `adaptive` |" in printed[3]
     assert "density site=B: 1,500 records, estimated accuracy" in printed[5]
     assert "1 model" in printed[6]
     assert "CpcmonAccuracyLow" in (fresh / ".demo/rules.yml").read_text(encoding="utf-8")

@@ -22,6 +22,7 @@ PASSED_ON = {
     "CpcmonAccuracyLow", "CpcmonAccuracyHigh", "CpcmonDisagreementHigh", "CpcmonSegmentSilent", "CpcmonInputRefused",
     "CpcmonMergedAccuracyLow", "CpcmonApart", "CpcmonSilent", "CpcmonRefused",
     "CpcmonPerformanceLow", "CpcmonPerformanceHigh", "CpcmonMissed", "CpcmonFlawless",
+    "CpcmonOutputDrift", "CpcmonBaselineGap", "CpcmonDrifted", "CpcmonNewSite",
 }  # fmt: skip
 """Configured alerts: their names in the shipped rules and in those of `reports.config()`."""
 RECEIVERS = {"critical": "on-call", "warning": "office-hours", "info": "to-be-read"}

@@ -63,6 +63,8 @@ _KINDS = {
     "refused": "degraded_input",
     "missed": "performance_low",
     "flawless": "performance_high",
+    "drifted": "output_drift",
+    "new_site": "baseline_gap",
 }
 """Alerts of `reports.config()`."""
 
@@ -174,6 +176,7 @@ OF_CPCMON = (
     _gauge("CpcmonReferenceMissing", 35, _state("no_reference"), 1),
     _gauge("CpcmonInputOdd", 20, of("cpcmon_input_one_hot", model="density"), 1),
     _gauge("CpcmonInputOdd", 20, of("cpcmon_input_constant", model="density"), 1),
+    _gauge("CpcmonInputProblem", 20, of("cpcmon_input_problem", model="density", problem="segment_never_seen"), 1),
     _gauge("CpcmonInputDegraded", 20, of("cpcmon_input_degraded", model="triage"), 1),
     _counter("CpcmonSegmentsDropped", 9, of("cpcmon_records_unstored_segment_total", model="density")),
     _gauge("CpcmonSourceNotReady", 15, of("cpcmon_source_ready", source="results"), 0),
@@ -233,6 +236,8 @@ ONLY_SHIPPED = (
     _passed_on("CpcmonInputRefused", "refused"),
     _passed_on("CpcmonPerformanceLow", "missed"),
     _passed_on("CpcmonPerformanceHigh", "flawless", "info"),
+    _passed_on("CpcmonOutputDrift", "drifted", "warning"),
+    _passed_on("CpcmonBaselineGap", "new_site"),
     Case(
         "CpcmonPerformanceLow",
         9,
@@ -260,6 +265,8 @@ ONLY_GENERATED = (
     _passed_on("CpcmonRefused", "refused"),
     _passed_on("CpcmonMissed", "missed"),
     _passed_on("CpcmonFlawless", "flawless"),
+    _passed_on("CpcmonDrifted", "drifted"),
+    _passed_on("CpcmonNewSite", "new_site"),
     Case(
         "CpcmonRulesOutdated",
         20,

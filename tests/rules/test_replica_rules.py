@@ -10,6 +10,7 @@ import pytest
 
 from monitor.core.alerts import AlertRule, AlertType, On
 from monitor.core.estimators.ensemble import MEMBERS, combine
+from monitor.core.intervals import field_intervals
 from tests.rules.rule_tests import Rules
 from tests.sinks import reports
 
@@ -132,7 +133,43 @@ def test_bounds_are_weighted_by_records_and_include_the_estimate(rules: Rules) -
         assert merged(rules, series | wrong, record=f"estimated_accuracy_{side}_ratio") == [pytest.approx(0.8)]
 
 
+def of_members(instance: str, records: int, values: dict[str, float]) -> Series:
+    """Return a replica with these estimates of the members and of `adaptive`."""
+    return share(instance, f"{records}x60", {name: f"{records * value:g}x60" for name, value in values.items()})
+
+
+def test_the_field_interval_of_the_whole_is_that_of_the_daemon(rules: Rules) -> None:
+    first = dict(zip((*MEMBERS, "adaptive"), (0.9, 0.75, 0.95, 0.6, 0.85, 0.8, 0.75), strict=True))
+    second = {name: value - 0.125 for name, value in first.items()}
+    series = of_members("a", 200, first) | of_members("b", 200, second)
+    series |= {
+        f'cpcmon_reference_accuracy_ratio{{job="cpcmon",instance="{one}",model="density"}}': "0.9x60" for one in "ab"
+    }
+    spread = np.array([(first[name] + second[name]) / 2 for name in MEMBERS])
+    expected = field_intervals(np.array([0.6875]), 0.9, np.array([spread.max() - spread.min()]))[:, :, 0]
+    for end, of_end in zip(("lower", "upper"), expected.T, strict=True):
+        found = rules.values(series, 3, f"cpcmon:estimated_accuracy_field_{end}_ratio")
+        assert [found[label] for label in sorted(found)] == [pytest.approx(one, rel=1e-9) for one in of_end]
+
+
 # Alerts
+
+
+@pytest.mark.parametrize("estimator", ["adaptive", "consensus"])
+def test_the_headline_of_the_whole_fires_with_an_old_reference_too(rules: Rules, estimator: str) -> None:
+    """Such a reference has no `adaptive`: its daemons compare the consensus."""
+    low = replace(rules, config=replace(rules.config, models=(replace(rules.config.models[0], alerts=(LOW,)),)))
+    values = dict.fromkeys(MEMBERS, 0.7) if estimator == "consensus" else {"adaptive": 0.7}
+    assert firing(low, of_members("a", 300, values), 20) == [1]
+
+
+def test_the_field_interval_of_the_whole_fires(rules: Rules) -> None:
+    rule = replace(LOW, on=On.FIELD_UPPER)
+    low = replace(rules, config=replace(rules.config, models=(replace(rules.config.models[0], alerts=(rule,)),)))
+    series = of_members("a", 300, dict.fromkeys((*MEMBERS, "adaptive"), 0.7))
+    series |= {'cpcmon_reference_accuracy_ratio{job="cpcmon",instance="a",model="density"}': "0.7x20 0.9x40"}
+    # 0.7 and 0.84 times 0.10 are under 0.8, and with a visible shift of 0.2 they are not.
+    assert firing(low, series, 15, 50) == [1, 0]
 
 
 def test_a_low_merged_estimate_fires_once(rules: Rules) -> None:
@@ -179,6 +216,20 @@ def test_a_drop_is_compared_with_the_exported_threshold(rules: Rules) -> None:
     threshold = f'{_of("a")},alert="accuracy_low",estimator="ac",severity="warning"'
     series[f"cpcmon_accuracy_threshold_ratio{{{threshold}}}"] = "0.8x90"
     assert firing(dropping, series, 15, 35, 70) == [1, 1, 0]
+
+
+def test_thresholds_of_own_baselines_are_weighted_by_their_records(rules: Rules) -> None:
+    """The third replica collects its baseline, and has no threshold yet. A kind that changed is no second baseline."""
+    series: Series = {}
+    for name, threshold, records in (("a", "0.8x9", "3000x9"), ("b", "0.6x9", "1000x9"), ("c", "_x9", "200x9")):
+        of = _of(name, ',alert="accuracy_low",estimator="ac",severity="warning"')
+        series[f"cpcmon_accuracy_threshold_ratio{{{of}}}"] = threshold
+        series[f'cpcmon_baseline_records{{{_of(name)},kind="own"}}'] = records
+    assert merged(rules, series, record="accuracy_threshold_ratio") == [pytest.approx(0.75)]
+    series[f'cpcmon_baseline_records{{{_of("a")},kind="labelled"}}'] = "1000x9"
+    assert merged(rules, series, record="accuracy_threshold_ratio") == [pytest.approx(0.75)]
+    old = {name: shape for name, shape in series.items() if "baseline" not in name}
+    assert merged(rules, old, record="accuracy_threshold_ratio") == [0.8]
 
 
 @pytest.mark.parametrize(("apart", "fires"), [(0.02, 0), (0.029, 0), (0.031, 1)])
@@ -229,7 +280,7 @@ def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
 def test_the_description_has_the_merged_numbers(rules: Rules) -> None:
     series = share("a", "300x60", {"ac": "225x60"}) | bounds("a", "210x60", "240x60", "ac")
     output = rules.described(WATCHED | series, 20, ALERT)
-    assert "all replicas: estimated accuracy 75%, interval 70% to 80%, by ac." in output
+    assert "all replicas: estimated accuracy 75% by ac, interval 70% to 80%." in output
     assert "accuracy.md" in output
 
 

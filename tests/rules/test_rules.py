@@ -29,8 +29,16 @@ def _alert(segment: str = "all", severity: str = "critical", name: str = "accura
     return f"cpcmon_alert_{series}{{{labels}}}"
 
 
+FIELD = [("lower", "0.8", 0.65), ("upper", "0.8", 0.8), ("lower", "0.9", 0.6), ("upper", "0.9", 0.85)]
+
+
+def _field(end: str, level: str) -> str:
+    of = f'{TARGET},model="density",segment="all",level="{level}"'
+    return f"cpcmon_estimated_accuracy_field_{end}_ratio{{{of}}}"
+
+
 def _accuracy(bound: str = "") -> str:
-    return f'cpcmon_estimated_accuracy_{bound}ratio{{{TARGET},model="density",segment="all",estimator="consensus"}}'
+    return f'cpcmon_estimated_accuracy_{bound}ratio{{{TARGET},model="density",segment="all",estimator="adaptive"}}'
 
 
 @pytest.fixture
@@ -255,18 +263,25 @@ def test_a_description_has_the_estimate_and_its_interval(rules: Rules) -> None:
         _accuracy(): "0.742x60",
         _accuracy("lower_"): "0.71x60",
         _accuracy("upper_"): "0.77x60",
+        **{_field(end, level): f"{value}x60" for end, level, value in FIELD},
         _alert(series="since_timestamp_seconds"): f"{reports.NOW:.0f}x60",
     }
     output = rules.described(series, 10, "CpcmonAccuracyLow")
     assert 'segment="all"' in output
     assert 'severity="critical"' in output
     assert (
-        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by consensus. Its upper bound stayed below 80%"
-        in output
+        "density, all: estimated accuracy 74.2% by adaptive, interval 71% to 77%, field interval 60% to 85% (in the real shifts"
+        " we tried, about nine in ten accuracies lay inside). Its upper bound stayed below 80%" in output
     )
     assert " for 30m and over enough new records. Firing since 2025-10-09 08:53:20 +0000 UTC. Notify" in output
     assert 'runbook_url="https://runbooks.example/cpcmon/accuracy.md"' in output
     assert "cannot be evaluated" not in output
+
+
+def test_a_description_names_the_consensus_of_an_old_reference(rules: Rules) -> None:
+    series = WELL | {_alert(): "1x60", _accuracy().replace("adaptive", "consensus"): "0.742x60"}
+    output = rules.described(series, 10, "CpcmonAccuracyLow")
+    assert "estimated accuracy 74.2% by consensus, since the reference is of an older version. Its upper" in output
 
 
 def test_a_description_has_the_threshold_of_a_drop(rules: Rules) -> None:
@@ -274,14 +289,16 @@ def test_a_description_has_the_threshold_of_a_drop(rules: Rules) -> None:
     config = replace(rules.config, models=(ModelConfig("density", None, alerts=(dropped,)),))
     series = {_alert(severity="warning"): "1x60"}
     of_threshold = _alert(severity="warning").replace(
-        "cpcmon_alert_firing{", 'cpcmon_accuracy_threshold_ratio{estimator="consensus",'
+        "cpcmon_alert_firing{", 'cpcmon_accuracy_threshold_ratio{estimator="adaptive",'
     )
+    records = f'cpcmon_baseline_records{{{TARGET},model="density",segment="all",kind="own"}}'
     bare, numbered = (
         replace(rules, config=config).described(one, 10, "CpcmonAccuracyLow")
-        for one in (series, series | {of_threshold: "0.8428x60"})
+        for one in (series, series | {of_threshold: "0.8428x60", records: "2000x60"})
     )
-    assert "stayed below the reference accuracy minus 5 points, for 30m" in bare
-    assert "stayed below 84.28%, the reference accuracy minus 5 points, for 30m" in numbered
+    assert "stayed below its baseline minus 5 points, for 30m" in bare
+    assert "stayed below 84.28%, its baseline minus 5 points, for 30m" in numbered
+    assert "enough new records. Baseline: its own first 2000 records, without labels. Notify" in numbered
 
 
 def test_the_share_of_rejected_records_is_0_when_records_look_wrong(rules: Rules) -> None:
@@ -297,7 +314,9 @@ def test_records_that_look_wrong_fire_one_alert(rules: Rules) -> None:
     assert found == {"CpcmonInputDegraded": 1, "CpcmonWatchdog": 1}
 
 
-@pytest.mark.parametrize("name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused", "missed", "flawless"])
+@pytest.mark.parametrize(
+    "name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused", "missed", "flawless", "drifted", "new_site"]
+)
 def test_a_description_reads_well_without_series(rules: Rules, name: str) -> None:
     """A template that fails would become an error message."""
     output = rules.described(WELL | {_alert(name=name): "1x60"}, 10, alert_name(name))

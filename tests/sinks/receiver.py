@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
-from monitor.core.estimate import WindowState
+from monitor.core.estimate import Estimate, Interval, Result, WindowState
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL, Segment
 
@@ -125,15 +125,18 @@ def alert(name: str = "accuracy_low", phase: AlertPhase = AlertPhase.FIRING, val
         phase=phase,
         since=AT - 60.0,
         held=False,
-        estimator="consensus",
+        estimator="adaptive",
         threshold=0.8,
         value=value,
+        baseline="own",
     )
 
 
 def segment(*alerts: AlertStatus, of: Segment = ALL, state: WindowState = WindowState.OK) -> SegmentReport:
     """Return the report of a window."""
-    return SegmentReport(segment=of, records=5000, state=state, alerts=alerts)
+    results: dict[str, Result] = {"adaptive": Estimate(0.7, 5000)} if state is WindowState.OK else {}
+    field = (Interval(0.6, 0.8), Interval(0.5, 0.85)) if results else ()
+    return SegmentReport(segment=of, records=5000, state=state, results=results, alerts=alerts, field=field)
 
 
 def report(*segments: SegmentReport, model: str = "density") -> Report:

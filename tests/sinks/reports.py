@@ -9,6 +9,7 @@ import numpy as np
 
 from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, Storage
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, On, Severity
+from monitor.core.baselines.comparison import Comparisons
 from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
 from monitor.core.performance import (
     ClassCurves,
@@ -21,7 +22,7 @@ from monitor.core.performance import (
     Target,
 )
 from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport, WindowReports
-from monitor.core.segments import ALL, Segment
+from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.sources.base import Lag, ShardLag, ShardStatus, SourceStatus
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.state.commit_plan import Counters
@@ -42,7 +43,7 @@ def estimate(accuracy: float, records: int = 500) -> Estimate:
 def accuracy_low(phase: AlertPhase = AlertPhase.OK, *, held: bool = False, name: str = "accuracy_low") -> AlertStatus:
     """Return an alert on accuracy."""
     since = 0.0 if phase is AlertPhase.OK else NOW - 600.0
-    return AlertStatus(name, AlertType.ACCURACY, Severity.CRITICAL, phase, since, held, "consensus", 0.8, 0.77)
+    return AlertStatus(name, AlertType.ACCURACY, Severity.CRITICAL, phase, since, held, "adaptive", 0.8, 0.77)
 
 
 def silent(phase: AlertPhase = AlertPhase.OK) -> AlertStatus:
@@ -59,16 +60,17 @@ def window(
     """Return the report of a window: all fields if it is valid, else the required ones."""
     if state is not WindowState.OK:
         return SegmentReport(segment, 20, state, last_record_at=NOW - 7200.0, last_valid_at=NOW - 3600.0, alerts=alerts)
-    results: dict[str, Result] = {"consensus": estimate(accuracy), "ac": Estimate(accuracy, 500)}
+    results: dict[str, Result] = {"adaptive": estimate(accuracy), "ac": Estimate(accuracy, 500)}
     return SegmentReport(
-        segment, 500, state, MappingProxyType(results), 0.05, 0.08, (250, 150, 100), NOW - 5.0, NOW, alerts
+        segment, 500, state, MappingProxyType(results), 0.05, 0.08, (250, 150, 100), NOW - 5.0, NOW, alerts,
+        field=(Interval(accuracy - 0.0625, accuracy + 0.0625), Interval(accuracy - 0.125, min(1.0, accuracy + 0.125))),
     )  # fmt: skip
 
 
 def share(segment: Segment) -> SegmentReport:
     """Return a window without an estimate of its own: DOC was clipped, and one part has no interval."""
     parts = {
-        "consensus": estimate(0.9, 20),
+        "adaptive": estimate(0.9, 20),
         "ac": Estimate(0.75, 20),
         "doc": Estimate(1.0, 20, Interval(0.95, 1.0), unclipped=1.25),
     }
@@ -85,7 +87,7 @@ def report(*windows: SegmentReport, model: str = "density", at: float = NOW) -> 
 def density() -> Report:
     """Return a report with a window of each kind."""
     broken: dict[str, Result] = {
-        "consensus": NoEstimate(Why.ERROR, 500),
+        "adaptive": NoEstimate(Why.ERROR, 500),
         "ac": estimate(0.88),
         "cpc_acc": NoEstimate(Why.ALL_SETS_EMPTY, 500, PredictionSets(0.0, 1.0)),
     }
@@ -148,6 +150,36 @@ def with_performance(plain: Report) -> Report:
         exported=targets,
         exports_class_mix=True,
     )
+
+
+def with_baselines(plain: Report) -> Report:
+    """Return a report whose windows have baselines of every kind; the last two collect theirs."""
+    windows = plain.windows
+    count = len(windows)
+    kinds = np.array([1, 2, 3, 3, 3, 3, 3, 3][:count], dtype=np.uint8)
+    collected = np.arange(count) < count - 2
+    accuracy = np.where(collected, 0.91 - np.arange(count) / 64, np.nan)
+    unknown = np.full(count, np.nan)
+    distance = np.where(collected, [[0.25], [0.0625]], np.nan)
+    shares = np.where(collected[:, None], [[0.5, 0.25, 0.25]], np.nan), np.full((count, 3), 1 / 3)
+    found = Comparisons(
+        kinds,
+        np.stack([accuracy, accuracy]),
+        ("ac", "adaptive"),
+        np.where(collected, 2000, 128),
+        2000,
+        np.where(kinds == 3, NOW - 86_400.0, unknown),
+        np.where(kinds == 3, NOW - 43_200.0, unknown),
+        kinds < 3,
+        np.ones(count),
+        np.zeros(count),
+        distance,
+        distance / 2,
+        np.maximum(0.1, 0.75 * distance),
+        shares,
+        np.where(windows.valid & collected, [3, 1, 2, 0, 0, 0, 0][:count], 0).astype(np.uint8),
+    )
+    return replace(plain, segments=replace(windows, comparisons=found))
 
 
 def fresh() -> Report:
@@ -222,13 +254,15 @@ def config() -> Config:
         AlertRule("refused", kind=AlertType.DEGRADED_INPUT),
         AlertRule("missed", metric=Metric.SENSITIVITY, of_class="b", drop=0.05),
         AlertRule("flawless", metric=Metric.PPV, above=0.999, on=On.LOWER),
+        AlertRule("drifted", kind=AlertType.OUTPUT_DRIFT),
+        AlertRule("new_site", kind=AlertType.BASELINE_GAP, drop=0.1),
     )
     triage_alerts = (AlertRule("accuracy_low", drop=0.05, estimator="cpc_acc"),)
     return Config(
         Storage(Path("state")),
         (),
         (
-            ModelConfig("density", Path("density.ref"), alerts=density_alerts),
+            ModelConfig("density", Path("density.ref"), segmentation=Segmentation((("site",),)), alerts=density_alerts),
             ModelConfig("triage", None, evaluate=Cron("0 3 * * *"), alerts=triage_alerts),
         ),
         runbooks="https://runbooks.example/cpcmon/",

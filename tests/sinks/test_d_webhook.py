@@ -56,13 +56,15 @@ def test_a_message_has_every_documented_key(to: Open) -> None:
         "alert": "accuracy_low",
         "kind": "accuracy",
         "severity": "critical",
-        "estimator": "consensus",
+        "estimator": "adaptive",
         "metric": None,
         "class": None,
+        "baseline": "own",
         "at": "2026-11-16T13:00:00.000Z",
         "since": "2026-11-16T12:59:00.000Z",
         "value": 0.71,
         "threshold": 0.8,
+        "field": {"80": [0.6, 0.8], "90": [0.5, 0.85]},
         "records": 5000,
     }
     assert (got.method, got.headers["content-type"]) == ("POST", "application/json")

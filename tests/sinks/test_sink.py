@@ -97,7 +97,7 @@ def test_d16_labels_with_quotes_newlines_and_backslashes_leave_a_page_that_parse
 
 def test_estimates_are_those_of_the_report() -> None:
     found = samples(_page(reports.report(reports.window(accuracy=0.875))))
-    of_all = "estimator=consensus,model=density,segment=all"
+    of_all = "estimator=adaptive,model=density,segment=all"
     assert found[f"cpcmon_estimated_accuracy_ratio{{{of_all}}}"] == 0.875
     assert found[f"cpcmon_estimated_accuracy_lower_ratio{{{of_all}}}"] == 0.875 - 0.03
     assert found[f"cpcmon_estimated_accuracy_upper_ratio{{{of_all}}}"] == 0.875 + 0.03
@@ -135,7 +135,7 @@ def test_e15_where_one_estimator_failed_the_others_are_shown() -> None:
     """The window is invalid all the same."""
     found = samples(_page(reports.density()))
     assert found["cpcmon_estimate_valid{model=density,segment=site=C}"] == 0
-    assert "cpcmon_estimated_accuracy_ratio{estimator=consensus,model=density,segment=site=C}" not in found
+    assert "cpcmon_estimated_accuracy_ratio{estimator=adaptive,model=density,segment=site=C}" not in found
     assert found["cpcmon_estimated_accuracy_ratio{estimator=ac,model=density,segment=site=C}"] == 0.88
     assert found["cpcmon_prediction_set_empty_ratio{estimator=cpc_acc,model=density,segment=site=C}"] == 1.0
 
@@ -143,7 +143,7 @@ def test_e15_where_one_estimator_failed_the_others_are_shown() -> None:
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_nan_and_infinity_are_not_exported(number: float) -> None:
     """NaN never fires, and spreads to every average."""
-    results = MappingProxyType({"consensus": Estimate(number, 500)})
+    results = MappingProxyType({"adaptive": Estimate(number, 500)})
     page = _page(reports.report(replace(reports.window(), results=results, disagreement=number, last_record_at=number)))
     assert not {"NaN", "nan", "inf"} & {line.split()[-1].lower() for line in page.decode().splitlines()}
     assert "cpcmon_estimated_accuracy_ratio" not in families(page)
@@ -160,7 +160,7 @@ def test_e2_an_empty_window_has_no_estimate() -> None:
 def test_two_alerts_of_one_severity_have_a_threshold_each() -> None:
     alerts = (reports.accuracy_low(), replace(reports.accuracy_low(name="lower_still"), threshold=0.7))
     found = samples(_page(reports.report(reports.window(alerts=alerts))))
-    rest = "estimator=consensus,model=density,segment=all,severity=critical"
+    rest = "estimator=adaptive,model=density,segment=all,severity=critical"
     assert found[f"cpcmon_accuracy_threshold_ratio{{alert=accuracy_low,{rest}}}"] == 0.8
     assert found[f"cpcmon_accuracy_threshold_ratio{{alert=lower_still,{rest}}}"] == 0.7
 
@@ -280,7 +280,7 @@ def test_a_scrape_does_not_wait_for_a_report_that_is_being_published() -> None:
 
 def test_every_family_occurs_in_some_report() -> None:
     """With the labels that it declares."""
-    page = _page(reports.with_performance(reports.density()), reports.fresh())
+    page = _page(reports.with_baselines(reports.with_performance(reports.density())), reports.fresh())
     assert {name: labels for name, (_, labels) in families(page).items()} == {
         family.name: set(family.labels) for family in FAMILIES
     }

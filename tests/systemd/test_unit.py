@@ -36,7 +36,7 @@ def test_d17_results_become_an_estimate(service: Service, records: list[str]) ->
     wait_until(lambda: "model" in service.show("StatusText"), lambda: service.show("StatusText"))
     service.drop(records[:600], "first.jsonl")
     service.wait_for_records(600)
-    found = service.value("cpcmon_estimated_accuracy_ratio", model="density", segment="all", estimator="consensus")
+    found = service.value("cpcmon_estimated_accuracy_ratio", model="density", segment="all", estimator="adaptive")
     assert found is not None
     assert 0.5 < found < 1.0
     service.machine.check_output("systemctl stop cpcmon")

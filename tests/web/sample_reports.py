@@ -9,14 +9,14 @@ HOUR = 3600.0
 
 
 def estimated(value: float, half: float = 0.02) -> dict[str, Result]:
-    """Results whose consensus is a value with an interval around it."""
-    return {"consensus": Estimate(value, 5000, Interval(value - half, min(1.0, value + half)))}
+    """Results whose headline is a value with an interval around it."""
+    return {"adaptive": Estimate(value, 5000, Interval(value - half, min(1.0, value + half)))}
 
 
 def low(phase: AlertPhase, value: float | None = None, *, held: bool = False) -> AlertStatus:
     """An alert on low accuracy."""
     kind, severity = AlertType.ACCURACY, Severity.CRITICAL
-    return AlertStatus("accuracy_low", kind, severity, phase, NOW - 5400.0, held, "consensus", 0.80, value)
+    return AlertStatus("accuracy_low", kind, severity, phase, NOW - 5400.0, held, "adaptive", 0.80, value)
 
 
 def silent(phase: AlertPhase) -> AlertStatus:
@@ -66,7 +66,7 @@ def three_models() -> dict[str, Report]:
             segment("Dresden", WindowState.STALE, None, low(AlertPhase.OK), silent(AlertPhase.FIRING), quiet=5 * HOUR),
             segment("Essen", WindowState.WARMING, None, low(AlertPhase.OK, held=True), records=88),
             segment("Fulda", WindowState.DEGRADED_INPUT, None, low(AlertPhase.FIRING, 0.77, held=True)),
-            segment("Gera", WindowState.OK, {"consensus": NoEstimate(Why.ALL_SETS_EMPTY, 900)}, low(AlertPhase.OK)),
+            segment("Gera", WindowState.OK, {"adaptive": NoEstimate(Why.ALL_SETS_EMPTY, 900)}, low(AlertPhase.OK)),
         ),
         InputFacts(rejected_share=0.031, hints=("many records look like percentages",)),
     )

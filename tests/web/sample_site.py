@@ -7,6 +7,8 @@ from functools import cache
 import numpy as np
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
+from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChange, OutputDrift, Verdict
+from monitor.core.baselines.output_drift import Measure
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why, WindowState
 from monitor.core.history import Series, Span
 from monitor.core.report import InputFacts, Realised, ReferenceFacts, Report, SegmentReport, WindowReports
@@ -29,6 +31,10 @@ SITES: tuple[Segment, ...] = (
     *((("site", site), ("scanner", str(scanner))) for site in ("Aachen", "Bonn", "Celle") for scanner in (1, 2)),
 )
 SHIFTED: Segment = (("site", "Bonn"), ("scanner", "2"))
+DRIFTED: Segment = (("site", "Celle"), ("scanner", "1"))
+COLLECTING: Segment = (("site", "Celle"), ("scanner", "2"))
+LABELLED: Segment = (("site", "Aachen"),)
+CONFIRMED: Segment = (("site", "Bonn"),)
 
 
 def outputs(records: int, seed: int, *, noise: float = 1.0) -> tuple[Floats, np.ndarray]:
@@ -109,9 +115,9 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
     results: dict[str, Result] = dict(found.estimators)
     if not shifted:
         results["cpc_ac"] = NoEstimate(Why.ALL_SETS_EMPTY, 2000)
-    consensus = results["consensus"]
-    assert isinstance(consensus, Estimate)
-    upper = consensus.interval.upper if consensus.interval else None
+    headline = results["adaptive"]
+    assert isinstance(headline, Estimate)
+    upper = headline.interval.upper if headline.interval else None
     measured = totals_of(Gauge(reference.calibration), likely.astype(np.float32)).performance()
     assert measured is not None
     threshold = reference.calibration.accuracy - 0.05
@@ -122,15 +128,23 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
         AlertPhase.FIRING if shifted else AlertPhase.OK,
         NOW - 2100.0 if shifted else 0.0,
         held=False,
-        estimator="consensus",
+        estimator="adaptive",
         threshold=threshold,
         value=upper,
+        baseline=_baseline(segment, reference).kind,
     )
     apart = AlertStatus(
         "estimators_disagree", AlertType.DISAGREEMENT, Severity.INFO, AlertPhase.PENDING if shifted else AlertPhase.OK,
         NOW - 900.0 if shifted else 0.0, held=False, threshold=found.chance_disagreement, value=found.disagreement,
     )  # fmt: skip
     silent = AlertStatus("silent", AlertType.SILENT, Severity.WARNING, AlertPhase.OK, 0.0, held=False)
+    drift, changed = _drift(segment)
+    drifting = AlertStatus(
+        "output_drift", AlertType.OUTPUT_DRIFT, Severity.WARNING,
+        AlertPhase.PENDING if segment == DRIFTED else AlertPhase.OK, NOW - 1200.0 if segment == DRIFTED else 0.0,
+        held=not drift, threshold=drift[0].limit if drift else None, value=drift[0].distance if drift else None,
+        upward=True, baseline=_baseline(segment, reference).kind,
+    )  # fmt: skip
     return SegmentReport(
         segment,
         2000,
@@ -141,11 +155,45 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
         tuple(int(count) for count in np.bincount(likely.argmax(axis=1), minlength=4)),
         NOW - 9.0,
         NOW - 4.0,
-        (low, apart, silent),
+        (low, apart, drifting, silent),
+        baseline=_baseline(segment, reference),
+        drift=drift,
+        changed_class=changed,
+        verdict=None
+        if segment == COLLECTING
+        else Verdict.FELL
+        if shifted
+        else Verdict.DRIFTED
+        if segment == DRIFTED
+        else Verdict.HOLDS,
         state_since=NOW - 3 * HOUR,
+        field=found.field,
         performance=measured.estimates().window(0),
         class_mix=measured.class_mix().window(0),
     )
+
+
+def _baseline(segment: Segment, reference: Reference) -> Baseline:
+    """What a window is compared with: the reference, labelled records, or its own, complete or not."""
+    accuracy, records = reference.calibration.accuracy, reference.calibration.records
+    if not segment:
+        return Baseline(BaselineKind.REFERENCE, accuracy, records, 2000, None, None, verified=True)
+    if segment == LABELLED:
+        return Baseline(BaselineKind.LABELLED, accuracy - 0.03, 1234, 2000, None, None, verified=True)
+    own = BaselineKind.OWN
+    if segment == COLLECTING:
+        return Baseline(own, None, 1200, 2000, NOW - 5 * HOUR, NOW - 4 * HOUR, verified=False)
+    began, ended = NOW - 240 * HOUR, NOW - 200 * HOUR
+    return Baseline(own, accuracy - 0.01, 2000, 2000, began, ended, verified=segment == CONFIRMED)
+
+
+def _drift(segment: Segment) -> tuple[tuple[OutputDrift, ...], ClassChange | None]:
+    """How far the outputs of a window are from its baseline; unknown while that is collected."""
+    if segment == COLLECTING:
+        return (), None
+    mix, confidence = (0.31, 0.06) if segment == DRIFTED else (0.04, 0.19) if segment == SHIFTED else (0.03, 0.02)
+    found = OutputDrift(Measure.CLASS_MIX, mix, 0.06, 0.1), OutputDrift(Measure.CONFIDENCE, confidence, 0.05, 0.1)
+    return found, ClassChange(2, 0.182, 0.0) if segment == DRIFTED else ClassChange(1, 0.41, 0.39)
 
 
 DETECTOR = "detector"
@@ -175,7 +223,7 @@ def detector_report(records: int = 2000, reference: Reference | None = None, lik
     found = measured.estimate()
     window = SegmentReport(
         (), records, WindowState.OK, dict(found.estimators), found.disagreement, found.chance_disagreement,
-        tuple(measured.predicted[0].tolist()), NOW - 9.0, NOW - 4.0,
+        tuple(measured.predicted[0].tolist()), NOW - 9.0, NOW - 4.0, field=found.field,
     )  # fmt: skip
     windows = replace(WindowReports.of([window]), performance=measured.performance())
     return Report(DETECTOR, NOW - 4.0, 0.01, facts_of(reference), windows, most_segments=200)
@@ -208,6 +256,7 @@ def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: i
         column(np.where(share > FALL_AT, 0.04, 0.01)),
         np.full(points, 2000)[kept],
         None if span is Span.RECENT else step,
+        (sample_reference().fingerprint[:12],) * int(kept.sum()),
     )
 
 

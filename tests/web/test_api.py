@@ -33,7 +33,7 @@ SOURCES = [SourceView(SourceStatus("inbox", "directory"))]
 
 
 def _document() -> dict[str, Any]:
-    found = {"density": reports.density(), "triage": reports.fresh()}
+    found = {"density": reports.with_baselines(reports.density()), "triage": reports.fresh()}
     document: dict[str, Any] = json.loads(status_document(found, SOURCES, FACTS))
     return document
 
@@ -56,6 +56,8 @@ def test_status_keys_match_the_documentation() -> None:
         "a window": windows,
         "an estimator": estimators,
         "an alert": alerts,
+        "a baseline": [one["baseline"] for one in windows if one["baseline"] is not None],
+        "a drift": [drift for one in windows for drift in one["drift"]],
     }.items():
         (table,) = re.findall(rf"^\| of {title} \| what \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
         listed = {key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
@@ -68,15 +70,32 @@ def test_nested_keys_are_documented() -> None:
     for key in ("reference", "input"):
         (row,) = re.findall(rf"^\| `{key}` \|(.*)$", of_status, re.MULTILINE)
         assert set(density[key]) <= set(re.findall(r"`(\w+)`", row))
+    (row,) = re.findall(r"^\| `changed_class` \|(.*)$", of_status, re.MULTILINE)
+    assert set(density["segments"][0]["changed_class"]) <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_a_window_says_what_it_was_compared_with_and_what_came_of_it() -> None:
+    """A baseline that is being collected has no accuracy, and leaves no verdict."""
+    whole, labelled, own, *_, collected = _document()["models"][0]["segments"]
+    assert [one["verdict"] for one in (whole, labelled, own, collected)] == ["holds", "fell", "drifted", None]
+    kinds = [one["baseline"]["kind"] for one in (whole, labelled, own, collected)]
+    assert kinds == ["reference", "labelled", "own", "own"]
+    about = {"kind": "own", "accuracy": None, "records": 128, "needed": 2000, "verified": False}
+    assert about.items() <= collected["baseline"].items()
+    assert (collected["drift"], collected["changed_class"]) == ([], None)
+    mix, confidence = own["drift"]
+    assert mix == {"measure": "class_mix", "distance": 0.25, "chance": 0.125, "limit": 0.1875, "drifted": True}
+    assert (confidence["measure"], confidence["drifted"]) == ("confidence", False)
+    assert own["changed_class"]["class"] == "a"
 
 
 def test_every_estimator_has_a_value_or_a_reason() -> None:
     for window in _windows():
         for name, one in window["estimators"].items():
             assert (one["accuracy"] is None) == (one["reason"] is not None)
-            assert name != "consensus" or one["accuracy"] is None or one["lower"] < one["accuracy"] < one["upper"]
+            assert name != "adaptive" or one["accuracy"] is None or one["lower"] < one["accuracy"] < one["upper"]
         assert window["valid"] == (window["state"] == "ok")
-        assert window["valid"] or window["estimators"].get("consensus", {"accuracy": None})["accuracy"] is None
+        assert window["valid"] or window["estimators"].get("adaptive", {"accuracy": None})["accuracy"] is None
 
 
 NAN = float("nan")
@@ -313,6 +332,6 @@ def test_an_alert_on_a_metric_says_which() -> None:
     document = json.loads(api.status_document(site_with_performance().reports(), (), {}))
     window = document["models"][0]["segments"][0]
     assert [(one["estimator"], one["metric"], one["class"]) for one in window["alerts"]] == [
-        ("consensus", None, None), (None, None, None), (None, "sensitivity", "b"),
+        ("adaptive", None, None), (None, None, None), (None, "sensitivity", "b"),
     ]  # fmt: skip
     assert "performance" not in window

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from monitor.core.estimate import Interval, WindowState
 from monitor.core.history import Series, Span
+from monitor.core.intervals import field_intervals
 from monitor.core.report import Realised
 from monitor.reference.summary import ReliabilityBin
 from monitor.web.charts.over_time import (
@@ -469,3 +470,16 @@ def test_a_hostile_name_is_escaped_in_every_chart() -> None:
         assert "<script" not in svg
         assert "\x00" not in svg
         assert {one.tag for one in drawn(svg).iter()} <= {"svg", "path", "rect", "line", "text", "circle", "title"}
+
+
+def test_only_points_of_the_reference_have_a_field_interval() -> None:
+    """The widest; another reference started from another accuracy."""
+    rows = [(NOW, 0.8), (NOW + 30.0, 0.8), (NOW + 60.0, None)]
+    series = replace(series_of(rows), disagreement=np.full(3, 0.05), references=("ab", "cd", "ab"))
+    first, second, third = points_of(series, 0.9, "ab99")
+    assert first.field == pytest.approx(field_intervals(np.array([0.8]), 0.9, np.array([0.05]))[-1, :, 0])
+    assert (second.field, third.field) == (None, None)
+    assert [one.field for one in points_of(series)] == [None] * 3
+    drawn = over_time(OverTime(series, NOW + 60.0, 0.9, fingerprint="ab99"))
+    assert drawn.count('class="field"') == 1
+    assert 'class="field"' not in over_time(OverTime(series, NOW + 60.0, 0.9))

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.decisions import Decision
@@ -23,15 +24,19 @@ from monitor.web.pages.rendering import ENVIRONMENT
 from monitor.web.pages.routes import PageFunction
 from monitor.web.pages.wording import STATES, clock
 from monitor.web.site import Site
+from tests.strategies import older
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 from tests.web.sample_site import (
     DETECTOR,
+    MODEL,
     SHIFTED,
     detected,
     detector_reference,
     detector_report,
+    facts_of,
     outputs,
+    sample_reference,
     sample_report,
     sample_series,
     sample_site,
@@ -111,6 +116,49 @@ def test_every_meaning_is_used_and_defined() -> None:
     assert _MEANINGS - shown == set()
 
 
+def _words(**query: str) -> str:
+    return " ".join(re.sub("<[^>]+>", " ", _page(**query)).split())
+
+
+def test_the_head_says_the_verdict_first_then_the_baseline() -> None:
+    """Each kind of baseline in its own words."""
+    drifted = _words(segment="site=Celle,scanner=1")
+    verdict = drifted.index("The estimate holds, but the outputs drifted: trust it less.")
+    own = "No labelled baseline: compared with its own first 2,000 records, from 2025-11-06 13:33 UTC to"
+    assert verdict < drifted.index("About 8") < drifted.index(own)
+    assert "The estimate fell." in _words(segment=_SHIFTED)
+    whole, labelled = _words(), _words(segment="site=Aachen")
+    assert "The estimate holds, and so do the outputs." in whole
+    assert "Compared with the 600 labelled records of the reference, accuracy 87.0%" in whole
+    assert "Compared with the 1,234 labelled records of this segment in the reference, accuracy 84.0%" in labelled
+    assert "84.0% baseline" in labelled
+    assert "points over that of its baseline" in labelled
+
+
+def test_an_unverified_baseline_says_what_to_do() -> None:
+    """In a command that a shell reads as it is meant. A confirmed one says nothing."""
+    collecting = _words(segment="site=Celle,scanner=2")
+    assert "No labelled baseline: collecting its own, 1,200 of 2,000 records. Unverified" in collecting
+    assert "No comparison of outputs until its baseline is collected." in collecting
+    assert "cpcmon baseline density --segment site=Celle,scanner=2 --confirm" in collecting
+    assert "Unverified" not in _words(segment="site=Bonn")
+    first = sample_report().segments[-2]
+    named = replace(sample_report(), segments=(replace(first, segment=(("site", "St. Mary's; reboot"),)),))
+    text = text_of(model_page, sample_site({"density": named}), name="density", segment="site=St. Mary's; reboot")
+    assert escape("--segment 'site=St. Mary'\"'\"'s; reboot' --confirm") in text
+
+
+def test_drift_stands_beside_the_estimate_with_the_class_that_changed_most() -> None:
+    text = _words(segment="site=Celle,scanner=1")
+    assert "Predicted classes ≠ drifted 0.31 0.06 0.10" in text
+    assert "Confidence ✓ as before 0.06 0.05 0.10" in text
+    assert "Changed most: heterogeneous: 18.2% of the answers then, 0.0% now" in text
+    assert (
+        "output_drift (warning): the model answers differently than it did; do not rely on the estimate alone: 0.31 from"
+        " its baseline, limit 0.10 (compared with its own first records); pending since" in text
+    )
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -138,14 +186,40 @@ def test_the_head_has_the_alert_the_estimate_and_the_drop() -> None:
     text = _page(segment=_SHIFTED)
     report = sample_report()
     shifted = next(one for one in report.segments if one.segment == SHIFTED)
-    consensus = shifted.results["consensus"]
-    assert isinstance(consensus, Estimate)
-    assert report.reference is not None
-    drop = 100 * (report.reference.accuracy - consensus.accuracy)
+    headline = shifted.results["adaptive"]
+    assert isinstance(headline, Estimate)
+    assert shifted.baseline is not None
+    assert shifted.baseline.accuracy is not None
+    drop = 100 * (shifted.baseline.accuracy - headline.accuracy)
     assert 'class="verdict alert"' in text
-    assert f"About {consensus.accuracy:.1%} of the predictions are correct" in text
-    assert f"{drop:.1f} points under the accuracy on the reference, which is more than chance explains" in text
+    assert f"About {headline.accuracy:.1%} of the predictions are correct" in text
+    assert f"{drop:.1f} points under that of its baseline, which is more than chance explains" in text
     assert "343 of 500 correct" in text
+
+
+def test_the_field_interval_is_a_number_and_a_paler_band() -> None:
+    text = _page(segment=_SHIFTED)
+    shifted = next(one for one in sample_report().segments if one.segment == SHIFTED)
+    assert f"{shifted.field[1].lower:.1%} to {shifted.field[1].upper:.1%}" in text
+    assert f"or {shifted.field[0].lower:.1%} to {shifted.field[0].upper:.1%} for eight in ten" in text
+    assert "In the real shifts we tried, about nine in ten accuracies lay inside." in text
+    chart = text.index('class="chart over-time"')
+    assert chart < text.index('<path class="field"') < text.index('<path class="band"')
+
+
+def test_an_old_reference_is_said_and_has_no_field_interval() -> None:
+    old, before = older(sample_reference()), sample_report()
+    facts = replace(facts_of(old), headline="consensus")
+    window = before.segments[0]
+    estimates = {name: one for name, one in window.results.items() if name != "adaptive"}
+    report = replace(before, reference=facts, segments=(replace(window, results=estimates, field=()),))
+    site = replace(sample_site({MODEL: report}), reference=lambda _: old)
+    text = text_of(model_page, site, name=MODEL)
+    assert "was made by an older version of cpcmon, without what adaptive and the field interval need" in text
+    assert re.search(r"<dt>Field interval</dt><dd class=\"figure\">cannot say", text)
+    assert "<small>by consensus</small>" in text
+    assert 'class="field"' not in text
+    assert "run `cpcmon calibrate` again" in text_of(overview_page, site)
 
 
 def test_a_window_without_an_estimate_has_no_number_and_no_all_clear() -> None:
@@ -198,7 +272,7 @@ def test_less_urgent_segments_are_folded() -> None:
 def test_every_estimator_is_in_one_family() -> None:
     families = vars(ENVIRONMENT.get_template("families.html").module)["families"]
     names = [name for _, members, *_ in families for name in members]
-    known = {form.name for member in ESTIMATORS for form in member.forms()} | {"consensus"}
+    known = {form.name for member in ESTIMATORS for form in member.forms()} | {"consensus", "adaptive"}
     assert sorted(names) == sorted(known)
 
 
@@ -206,7 +280,7 @@ def test_all_estimators_have_value_interval_and_chart() -> None:
     shifted = next(one for one in sample_report().segments if one.segment == SHIFTED)
     text = _page(segment=_SHIFTED)
     shown = re.findall(r'<tr data-estimator="(\w+)">(.*?)</tr>', text)
-    assert next(name for name, _ in shown) == "consensus"
+    assert next(name for name, _ in shown) == "adaptive"
     assert {name for name, _ in shown} == set(shifted.results)
     for name, row in shown:
         result = shifted.results[name]

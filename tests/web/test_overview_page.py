@@ -16,6 +16,7 @@ from monitor.web.pages.wording import STATES, ago, moment
 from monitor.web.site import SourceView
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, apart, estimated, low, segment, three_models
+from tests.web.sample_site import sample_site
 
 
 def _read(**changes: object) -> tuple[str, Reader]:
@@ -77,6 +78,20 @@ def test_equally_urgent_segments_are_ordered_by_margin() -> None:
     assert [one.name for one in ranked(report)] == ["site=B", "site=A", "site=D", "site=C"]
 
 
+def test_a_row_has_the_verdict_and_the_baseline() -> None:
+    """Neither a drifted nor an unverified window looks fine."""
+    rows = {row[0]: row for row in Reader(text_of(overview_page, sample_site())).rows}
+    drifted, unverified, labelled = (rows[f"site {one}"] for one in ("Celle, scanner 1", "Bonn, scanner 1", "Aachen"))
+    assert drifted[1].startswith("◆ Pending, warning Evaluated for 3 hours The estimate holds, but the outputs drifted")
+    assert "heterogeneous: 18.2% of the answers then, 0.0% now." in drifted[1]
+    assert unverified[1].startswith("◌ No alert, baseline unverified")
+    assert unverified[3].startswith("own baseline 86.0% of 2,000, unverified reference 87.0%")
+    assert labelled[1].startswith("✓ No alert")
+    assert labelled[3].startswith("labelled baseline 84.0% of 1,234 reference 87.0%")
+    collecting = rows["site Celle, scanner 2"]
+    assert collecting[3].startswith("collecting its own baseline: 1,200 of 2,000 records")
+
+
 def test_a_firing_window_shows_value_interval_threshold_and_time() -> None:
     _, page = _read()
     bonn = next(row for row in page.rows if row[0] == "site Bonn")
@@ -85,7 +100,7 @@ def test_a_firing_window_shows_value_interval_threshold_and_time() -> None:
     assert bonn[3] == "reference 87.1% threshold 80.0%"
     assert bonn[4] == "1,800 newest just now"
     labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg" and "aria-label" in attributes]
-    assert labels[1] == ("estimated accuracy 74.2%, between 71.2% and 77.2%, reference 87.1%, alert threshold 80.0%")
+    assert labels[1] == ("estimated accuracy 74.2%, between 71.2% and 77.2%, baseline 87.1%, alert threshold 80.0%")
 
 
 def test_alerts_are_listed_firing_before_pending() -> None:

@@ -1,5 +1,7 @@
 """The standard pages over HTTP."""
 
+from http import HTTPStatus
+
 import pytest
 
 from monitor.web.pages.rendering import CSP
@@ -100,6 +102,29 @@ def test_reload_returns_the_problem(serve: Serve) -> None:
     answer = client.ask("/-/reload", "POST")
     assert (answer.status, answer.body) == (500, b"config.yaml:3: models: expected a list, found 5\n")
     assert daemon.reloads == 3
+
+
+def test_commands_only_when_enabled_and_not_from_a_browser(serve: Serve) -> None:
+    """By POST; the daemon gets the body, and its status and sentence are the answer."""
+    bodies: list[bytes] = []
+
+    def command(body: bytes) -> tuple[HTTPStatus, str]:
+        bodies.append(body)
+        return HTTPStatus.CONFLICT, "not now"
+
+    site = Site(reports=three_models, unhealthy=list, health=lambda: Health([], []), now=lambda: NOW, version="1.2.3")
+    pages = [
+        standard_pages(site, metrics=lambda: Response(b""), reload=None, status=bytes, command=one)
+        for one in (None, command)
+    ]
+    assert serve(pages[0]).ask("/-/command", "POST", body=b"{}").status == 403
+    client = serve(pages[1])
+    assert [client.ask("/-/command", method).status for method in ("GET", "PUT")] == [405, 405]
+    assert client.ask("/-/command", "POST", body=b"{}", Origin="null").status == 403
+    assert client.ask("/-/command", "POST", body=b"x" * 4097).status == 413
+    assert not bodies
+    answer = client.ask("/-/command", "POST", body=b'{"command": 1}')
+    assert (answer.status, answer.body, bodies) == (409, b"not now\n", [b'{"command": 1}'])
 
 
 def test_the_overview_has_the_csp_and_escapes_problems(serve: Serve) -> None:

@@ -6,12 +6,15 @@ from dataclasses import replace
 import pytest
 
 from monitor.core.alerts import AlertPhase
+from monitor.core.baselines.comparison import Baseline, BaselineKind
+from monitor.core.baselines.comparison import Verdict as Change
 from monitor.core.estimate import WindowState
-from monitor.core.report import Realised, Report, SegmentReport
+from monitor.core.input_health import FoundProblem, InputProblem
+from monitor.core.report import InputFacts, Realised, Report, SegmentReport
 from monitor.core.segments import Segment
 from monitor.web.pages.model import model_page
 from monitor.web.pages.overview import overview_page
-from monitor.web.pages.status import MOST_NAMED, Urgency, Verdict, verdict, within
+from monitor.web.pages.status import MOST_NAMED, OverallStatus, Urgency, overall_status, urgency_of, within
 from monitor.web.site import Health
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, apart, estimated, low, segment, three_models
@@ -23,6 +26,10 @@ INFO = segment("F", WindowState.OK, estimated(0.93), low(AlertPhase.OK), apart(A
 SILENT_INFO = segment("G", WindowState.STALE, None, apart(AlertPhase.FIRING))
 UNKNOWN = segment("D", WindowState.STALE, None, low(AlertPhase.OK))
 UNWATCHED = segment("E", WindowState.OK, estimated(0.93))
+OWN = Baseline(BaselineKind.OWN, 0.93, 2000, 2000, NOW - 9e5, NOW - 8e5, verified=False)
+UNVERIFIED = replace(FINE, segment=(("site", "H"),), baseline=OWN, verdict=Change.HOLDS)
+DRIFTED = replace(UNVERIFIED, segment=(("site", "I"),), verdict=Change.DRIFTED)
+CONFIRMED = replace(UNVERIFIED, segment=(("site", "J"),), baseline=OWN._replace(verified=True))
 
 
 def _report(*segments: SegmentReport) -> dict[str, Report]:
@@ -34,8 +41,8 @@ def _verdict(
     unhealthy: tuple[str, ...] = (),
     not_ready: tuple[str, ...] = (),
     unevaluated: tuple[str, ...] = (),
-) -> Verdict:
-    return verdict(_report(*segments), Health(unhealthy, not_ready, unevaluated=unevaluated))
+) -> OverallStatus:
+    return overall_status(_report(*segments), Health(unhealthy, not_ready, unevaluated=unevaluated))
 
 
 @pytest.mark.parametrize(
@@ -51,13 +58,48 @@ def _verdict(
         ((SILENT_INFO,), Urgency.UNKNOWN, "No window can be evaluated. 0 windows evaluated, 1 unknown.", ""),
         ((UNKNOWN,), Urgency.UNKNOWN, "No window can be evaluated. 0 windows evaluated, 1 unknown.", ""),
         ((UNWATCHED,), Urgency.UNWATCHED, "No alert is configured, so none can fire. 1 window evaluated, 1 without an alert configured.", ""),
+        ((UNVERIFIED, FINE), Urgency.UNVERIFIED, "No alert. 2 windows evaluated, 1 with an unverified baseline.", ""),
+        ((CONFIRMED, FINE), Urgency.FINE, "No alert. 2 windows evaluated.", ""),
+        ((DRIFTED, UNVERIFIED), Urgency.CHANGED, "No alert, but 1 window has changed since its baseline. 2 windows evaluated, 1 with an unverified baseline.", ""),
         ((UNWATCHED, FINE), Urgency.UNWATCHED, "No alert. 2 windows evaluated, 1 without an alert configured.", ""),
     ],
 )  # fmt: skip
 def test_the_overall_status_in_one_sentence(
     segments: tuple[SegmentReport, ...], urgency: Urgency, sentence: str, more: str
 ) -> None:
-    assert _verdict(*segments) == Verdict(urgency, sentence, more)
+    assert _verdict(*segments) == OverallStatus(urgency, sentence, more)
+
+
+WHOLE = replace(FINE, segment=())
+LATE = FoundProblem(InputProblem.LATE, value=0.97, since=NOW - 60.0)
+
+
+@pytest.mark.parametrize(
+    ("whole", "urgency", "sentence"),
+    [
+        (WHOLE, Urgency.PROBLEM, "No alert, but the input of density has a problem: this is no all-clear."),
+        (replace(LOUD, segment=()), Urgency.ALERT, "1 of 2 windows is alerting: density, all records."),
+        (replace(UNKNOWN, segment=()), Urgency.UNKNOWN, "No alert, but the input of density has a problem"),
+        (replace(UNWATCHED, segment=()), Urgency.PROBLEM, "No alert, but the input of density has a problem"),
+    ],
+)
+def test_a_model_with_an_input_problem_does_not_look_all_clear(
+    whole: SegmentReport, urgency: Urgency, sentence: str
+) -> None:
+    """Whatever its alerts say; on the overview, and on the pages of all its windows."""
+    report = replace(_report(whole, FINE)["density"], input=InputFacts(problems=(LATE,)))
+    found = overall_status({"density": report}, Health())
+    assert found.urgency is urgency
+    assert found.sentence.startswith(sentence)
+    inside = within(report)
+    assert inside["all"].urgency(urgency_of(whole)) is urgency
+    site = site_of({"density": report})
+    said = "expected records newer than the window, found 97.0% of the latest records older than all of it"
+    pages = [text_of(overview_page, site)]
+    pages += [text_of(model_page, site, name="density", segment=name) for name in ("all", "site=A")]
+    for page in pages:
+        assert said in page
+        assert f'class="verdict {Urgency.FINE.kind}"' not in page
 
 
 def test_many_alerting_windows_are_counted_and_the_worst_named() -> None:
@@ -86,7 +128,7 @@ def test_an_unhealthy_daemon_comes_first() -> None:
 
 
 def test_no_all_clear_before_any_evaluation() -> None:
-    assert verdict({}, Health()) == Verdict(Urgency.UNKNOWN, "No model has been evaluated yet.", "")
+    assert overall_status({}, Health()) == OverallStatus(Urgency.UNKNOWN, "No model has been evaluated yet.", "")
 
 
 WHOLE = segment(None, WindowState.OK, estimated(0.93), low(AlertPhase.OK))

@@ -19,6 +19,7 @@ SHOWN = 10
 
 _ESTIMATE = "Estimated accuracy"
 _ABOVE = "Above its threshold"
+_DRIFT = "Output drift"
 
 
 def row() -> Iterator[Builder[dashboard.Panel]]:
@@ -38,6 +39,8 @@ def _columns() -> dict[str, tuple[str, str]]:
         "estimate": (_ESTIMATE, f"sort(min by (segment) {estimate})"),
         "lower": ("Lower bound", f"min by (segment) {q.estimated('_lower', *chosen)}"),
         "upper": ("Upper bound", f"min by (segment) {q.estimated('_upper', *chosen)}"),
+        "baseline": ("Baseline", f"min by (segment) ({q.series('cpcmon_baseline_accuracy_ratio', q.MODEL)})"),
+        "drift": (_DRIFT, f"max by (segment) ({q.series('cpcmon_output_drift', q.MODEL)})"),
         "above": (_ABOVE, f"min by (segment) ({above})"),
         "state": ("State", q.state("segment", q.MODEL)),
         "records": ("Records", f"sum by (segment) ({q.series('cpcmon_window_records', q.MODEL)})"),
@@ -65,7 +68,8 @@ def _table() -> table.Panel:
         )
     )
     found.sort_by([common_builders.TableSortByFieldState().display_name(_ESTIMATE).desc(False)])
-    for name in (_ESTIMATE, "Lower bound", "Upper bound"):
+    found.override_by_name(_DRIFT, [p.is_("decimals", 2)])
+    for name in (_ESTIMATE, "Lower bound", "Upper bound", "Baseline"):
         found.override_by_name(name, [p.is_("unit", p.ACCURACY_UNIT), p.is_("decimals", 1)])
     found.override_by_name(
         _ABOVE,
@@ -85,8 +89,9 @@ def _heat_map() -> statushistory.Panel:
     found = p.panel(
         statushistory.Panel(),
         f"The {SHOWN} worst segments over time, worst first",
-        "Estimated accuracy minus the reference accuracy, for the segments with the lowest estimates at the end of the time"
-        " range. Green: as on the reference or better; red: 20 points below it or more. Segments without an estimate at the"
+        "Estimated accuracy minus that of its baseline, which the headline sets, or of the reference while a segment collects"
+        " its own; for the segments with the lowest estimates at the end of the time range. Green: as the baseline or better;"
+        " red: 20 points below it or more. Segments without an estimate at the"
         " end are left out: see the table.",
         *(p.over_time(f"worst{place:02}", q.worst(place), "{{segment}}") for place in range(1, SHOWN + 1)),
         unit=p.ACCURACY_UNIT, span=12, height=11, runbook="accuracy",

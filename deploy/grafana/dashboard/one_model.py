@@ -8,11 +8,15 @@ from grafana_foundation_sdk.models import dashboard
 
 from deploy.grafana.dashboard import panels as p
 from deploy.grafana.dashboard import queries as q
+from monitor.core.baselines.comparison import DRIFT_LEAST, DRIFT_MARGIN, Verdict
 
 TITLE = "One model over time: $model, segment $segment"
 
 _CHOSEN = (q.MODEL, q.SEGMENT)
-_LOWER = "lower bound"
+_LOWER, _FIELD_LOWER = "lower bound", "field interval, lower end"
+_BASELINE = q.series("cpcmon_baseline_accuracy_ratio", *_CHOSEN)
+VERDICT_NAMES = {Verdict.HOLDS: p.GREEN, Verdict.DRIFTED: p.ORANGE, Verdict.FELL: p.RED}
+"""Their positions, from 1, are the values that stand for them."""
 
 
 def row() -> Iterator[Builder[dashboard.Panel]]:
@@ -27,6 +31,8 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
         unit=p.ACCURACY_UNIT, span=12, height=9, runbook="disagreement",
     )  # fmt: skip
     yield _disagreement()
+    yield _drift()
+    yield _baselines()
 
 
 def _estimate() -> timeseries.Panel:
@@ -35,24 +41,69 @@ def _estimate() -> timeseries.Panel:
     found = p.panel(
         p.ratios(),
         "Estimated accuracy",
-        "The chosen estimator with its interval, which covers sampling error only. Red and dashed: thresholds of alerts."
-        " Grey and dashed: the reference accuracy. A gap means that there was no estimate, not that all was well. For several"
+        "The chosen estimator with its interval, which covers sampling error only. The paler band, for adaptive, is the field"
+        " interval: in the real shifts we tried, about nine in ten accuracies lay inside; no guarantee. Red and dashed: thresholds of alerts."
+        " Grey and dashed: the accuracy on the reference and, if it is another, that of the baseline. A gap means that there was no estimate, not that all was well. For several"
         " jobs with a model of this name, the lowest estimate; choose a job above.",
+        p.over_time("field_lower", f"min by (model) {q.field('lower', *_CHOSEN)}", _FIELD_LOWER),
+        p.over_time("field_upper", f"min by (model) {q.field('upper', *_CHOSEN)}", "field interval, upper end"),
         p.over_time("lower", f"min by (model) {q.estimated('_lower', *chosen)}", _LOWER),
         p.over_time("upper", f"min by (model) {q.estimated('_upper', *chosen)}", "upper bound"),
         p.over_time("estimate", f"min by (estimator) {q.estimated('', *chosen)}", "{{estimator}}"),
         p.over_time("threshold", f"max by (alert) ({threshold})", "threshold of {{alert}}"),
         p.over_time("reference", f"max by (model) ({q.series('cpcmon_reference_accuracy_ratio', q.MODEL)})", "reference"),
+        p.over_time("baseline", f"max by (kind) ({_BASELINE})", "{{kind}} baseline"),
         unit=p.ACCURACY_UNIT, span=24, height=10, runbook="accuracy",
     )  # fmt: skip
     thin = p.is_("custom.lineWidth", 0)
-    found.override_by_query("lower", [p.colour(p.BLUE), thin])
-    found.override_by_query(
-        "upper", [p.colour(p.BLUE), thin, p.is_("custom.fillBelowTo", _LOWER), p.is_("custom.fillOpacity", 15)]
-    )
+    for ref, below, opacity in (("field_", _FIELD_LOWER, 6), ("", _LOWER, 15)):
+        found.override_by_query(f"{ref}lower", [p.colour(p.BLUE), thin])
+        filled = [p.is_("custom.fillBelowTo", below), p.is_("custom.fillOpacity", opacity)]
+        found.override_by_query(f"{ref}upper", [p.colour(p.BLUE), thin, *filled])
     found.override_by_query("estimate", [p.colour(p.BLUE), p.is_("custom.lineWidth", 2)])
     found.override_by_query("threshold", [p.colour(p.RED), p.DASHED])
+    found.override_by_query("baseline", [p.colour(p.GREY), p.DASHED])
     return found.override_by_query("reference", [p.colour(p.GREY), p.DASHED])
+
+
+def _drift() -> timeseries.Panel:
+    drift, chance = (q.series(f"cpcmon_output_drift{one}", *_CHOSEN) for one in ("", "_chance"))
+    found = p.panel(
+        p.lines().min(0).max(1),
+        "Drift of the outputs",
+        "How far the predicted classes and the confidences are from those of the baseline, from 0 to 1. Above the dashed"
+        " line of the same name, the model answers differently than it did: do not rely on the estimate alone.",
+        p.over_time("found", f"max by (measure) ({drift})", "{{measure}}"),
+        p.over_time(
+            "limit",
+            f"max by (measure) (clamp_min({DRIFT_MARGIN} * {chance}, {DRIFT_LEAST}))",
+            "limit of {{measure}}",
+        ),
+        unit="none", span=12, height=9, runbook="output_drift",
+    )  # fmt: skip
+    return found.override_by_query("limit", [p.colour(p.RED), p.DASHED])
+
+
+def _baselines() -> Builder[dashboard.Panel]:
+    verdicts = " or ".join(
+        f"{place} * max by (segment) ({q.series('cpcmon_window_verdict', q.MODEL, _verdict(one))})"
+        for place, one in enumerate(VERDICT_NAMES, start=1)
+    )
+    found = p.panel(
+        p.states_over_time(),
+        "Verdict of each segment",
+        "The comparison of each window with its baseline. Fell: the estimate fell. Drifted: the estimate holds, but the"
+        " outputs drifted, so trust it less. Holds: both hold. Empty: no estimate, or its baseline is still collected.",
+        p.over_time("verdict", f"max by (segment) ({verdicts})", "{{segment}}"),
+        unit="none", span=12, height=9, runbook="output_drift",
+    )  # fmt: skip
+    return found.mappings(
+        [p.value_names({place: (one, VERDICT_NAMES[one]) for place, one in enumerate(VERDICT_NAMES, start=1)})]
+    )
+
+
+def _verdict(one: Verdict) -> str:
+    return f'verdict="{one}"'
 
 
 def _disagreement() -> timeseries.Panel:

@@ -10,6 +10,7 @@ from grafana_foundation_sdk.models import common, dashboard
 
 from deploy.grafana.dashboard import panels as p
 from deploy.grafana.dashboard import queries as q
+from monitor.core.baselines.comparison import Verdict
 from monitor.core.estimate import WindowState
 
 TITLE = "How are the models?"
@@ -19,6 +20,9 @@ STATE_NAMES = {
     for place, one in enumerate(q.STATES, start=1)
 }
 """Texts and colours of the values of `queries.state`."""
+
+
+_CHANGED = f'verdict=~"{Verdict.FELL}|{Verdict.DRIFTED}"'
 
 
 def row() -> Iterator[Builder[dashboard.Panel]]:
@@ -56,11 +60,14 @@ def _firing() -> stat.Panel:
         stat.Panel(),
         "Alerts and windows without an estimate",
         "Over all models and segments: alerts that fire, alerts whose threshold is crossed but not yet for long enough,"
-        " alerts that cannot be evaluated now and keep their state, and windows without an estimate.",
+        " alerts that cannot be evaluated now and keep their state, windows without an estimate, windows whose estimate fell"
+        " or whose outputs drifted since their baseline, and windows whose own baseline nobody has confirmed.",
         p.now("firing", f"sum ({q.series('cpcmon_alert_firing')})", "firing"),
         p.now("pending", f"sum ({q.series('cpcmon_alert_pending')})", "pending"),
         p.now("held", f"sum ({q.series('cpcmon_alert_held')})", "held"),
         p.now("invalid", f"count ({q.series('cpcmon_estimate_valid')}) - sum ({q.series('cpcmon_estimate_valid')})", "windows without an estimate"),
+        p.now("changed", f"sum ({q.series('cpcmon_window_verdict', _CHANGED)}) or vector(0)", "fell or drifted"),
+        p.now("unverified", f"count ({q.series('cpcmon_baseline_verified')} == 0) or vector(0)", "unverified baselines"),
         unit="none", span=8, height=7, runbook="accuracy",
     )  # fmt: skip
     found.decimals(0).reduce_options(_last()).graph_mode(common.BigValueGraphMode.NONE)

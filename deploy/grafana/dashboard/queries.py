@@ -5,7 +5,7 @@ replica. Panels about models show the merged one where it exists. Of several job
 the worst: the best would hide a problem.
 """
 
-from monitor.core.estimate import WindowState
+from monitor.core.estimate import HEADLINE, WindowState
 
 JOB = 'job=~"$job"'
 INSTANCE = 'instance=~"$instance"'
@@ -31,6 +31,15 @@ def estimated(part: str, *matchers: str, at: str = "") -> str:
     merged = f"cpcmon:estimated_accuracy{part}_ratio{{{','.join((JOB, *matchers))}}}{at}"
     own = series(f"cpcmon_estimated_accuracy{part}_ratio", *matchers, at=at)
     return f"({merged} or on ({_OF_MODEL}, segment, estimator) {own})"
+
+
+def field(end: str, *matchers: str) -> str:
+    """Return an end of the 90% field interval, merged ones where they exist, if the chosen estimator has one."""
+    name, level = f"estimated_accuracy_field_{end}_ratio", 'level="0.9"'
+    merged = f"cpcmon:{name}{{{','.join((JOB, *matchers, level))}}}"
+    own = series(f"cpcmon_{name}", *matchers, level)
+    headline = estimated("", *matchers, ESTIMATOR, f'estimator="{HEADLINE}"')
+    return f"(({merged} or on ({_OF_MODEL}, segment) {own}) and on ({_OF_MODEL}, segment) {headline})"
 
 
 def lower_thresholds(*matchers: str) -> str:
@@ -75,11 +84,15 @@ def over_replicas(ratio: str, records: str, by: str) -> str:
 
 
 def worst(place: int) -> str:
-    """Return the estimate minus the reference accuracy of the segment at a place, worst first, at the end of the range."""
+    """Return the estimate minus the baseline of the segment at a place, worst first, at the end of the range."""
     now = f"min by (segment) {estimated('', MODEL, ESTIMATOR, at=' @ end()')}"
     better = f" unless bottomk({place - 1}, {now})" if place > 1 else ""
     reference = f"max by (job, namespace) ({series('cpcmon_reference_accuracy_ratio', MODEL)})"
-    less = f"{estimated('', MODEL, ESTIMATOR)} - on (job, namespace) group_left () {reference}"
+    baseline = f"max by (job, namespace, segment) ({series('cpcmon_baseline_accuracy_ratio', MODEL)})"
+    estimate = estimated("", MODEL, ESTIMATOR)
+    less = f"({estimate} - on (job, namespace, segment) group_left () {baseline})"
+    # While a segment collects its baseline, the reference has to do.
+    less += f" or ({estimate} - on (job, namespace) group_left () {reference})"
     return f"min by (segment) ({less}) and (bottomk({place}, {now}){better})"
 
 

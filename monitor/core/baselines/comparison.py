@@ -8,14 +8,15 @@ own baseline is unverified until an operator confirms it, and meanwhile also com
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import is_not
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.baselines.output_drift import MEASURES, Measure, distances, shares
+from monitor.core.baselines.output_drift import MEASURES, BaselineOutputs, Measure, shares
 from monitor.core.calibration import Calibration, WindowEstimates, or_none
-from monitor.core.estimate import headline_in
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.scores import Booleans, Floats, Integers
 from monitor.core.segments import ALL, Segment
 from monitor.core.totals import MeasuredWindows
@@ -28,8 +29,8 @@ DRIFT_MARGIN = 1.5
 DRIFT_LEAST = 0.12
 """A smaller distance is no drift, however many records show it: the mix of patients is never quite the same.
 
-Chance adds to it as a right angle does: so a limit of both held in 50 segments for four weeks without an alarm, while the
-class mix moved by two points, where the larger of the two gave 72 with windows of 500 (benchmarks/segments.py). A class of 18%
+The limit is sqrt(least² + (margin · chance)²): it held in 50 segments for four weeks without an alarm, while the class mix
+moved by two points, where the larger of the two gave 72 with windows of 500 (benchmarks/segments.py). A class of 18%
 that is no longer predicted is 0.31 away, and crosses the limit when two thirds of the window show it.
 """
 
@@ -65,6 +66,13 @@ class BaselineMode(StrEnum):
     """Own, even for the whole model."""
 
 
+class BaselineAction(StrEnum):
+    """What an operator may do with an own baseline."""
+
+    RESET = "reset"
+    CONFIRM = "confirm"
+
+
 @dataclass(frozen=True, slots=True)
 class BaselineOptions:
     """The baselines of a model."""
@@ -76,6 +84,11 @@ class BaselineOptions:
     """The times that the records of an own baseline are from; None for the first."""
     gap: float = 0.10
     """How far below the reference accuracy an unverified baseline may be."""
+
+    def needed(self, window_records: int | None) -> int:
+        """Return the records of a complete own baseline, for windows of so many records."""
+        whole = 0 if self.period is not None else window_records
+        return self.records or max(LEAST_RECORDS, whole or 0)
 
 
 class Verdict(StrEnum):
@@ -100,8 +113,9 @@ class OwnBaseline:
     of: str
     """The fingerprint of the reference."""
     records: int = 0
-    since: int | None = None
-    """Records that entered since the last block, or since a reset; None if every record counts."""
+    since: float | None = None
+    """Only later records count: the time of the newest record of the last block, or at a reset. None if all count, infinity if
+    the reset waits for the next evaluation."""
     began_at: float | None = None
     """The time of the oldest record when collecting began."""
     first_at: float | None = None
@@ -116,6 +130,10 @@ class OwnBaseline:
     confirmed: bool = False
     """Whether an operator confirmed it."""
 
+    def restarted(self) -> "OwnBaseline":
+        """Return a new one, of the records that come from the next evaluation on."""
+        return OwnBaseline(self.of, since=np.inf)
+
     def with_block(self, block: "_Block") -> "OwnBaseline":
         """Return the baseline with the records of a window added."""
         records = self.records + block.records
@@ -127,7 +145,7 @@ class OwnBaseline:
         return replace(
             self,
             records=records,
-            since=0,
+            since=block.newest_at,
             first_at=block.oldest_at if self.first_at is None else self.first_at,
             last_at=block.newest_at,
             estimates=means,
@@ -212,6 +230,8 @@ class Comparisons:
     distance: Floats
     chance: Floats
     """Of outputs, by measure and window; NaN if unknown."""
+    limit: Floats
+    """The distance above which outputs have drifted."""
     shares: tuple[Floats, Floats]
     """The shares of the decided classes in the baselines and in the windows, a row for each."""
     verdicts: Codes
@@ -229,11 +249,6 @@ class Comparisons:
     @property
     def _unknown(self) -> Floats:
         return np.full(len(self.kinds), np.nan)
-
-    @property
-    def limit(self) -> Floats:
-        """The distance above which outputs have drifted, by measure and window."""
-        return np.asarray(np.hypot(DRIFT_LEAST, DRIFT_MARGIN * self.chance))
 
     @property
     def own(self) -> Booleans:
@@ -292,6 +307,7 @@ class Comparisons:
             filled(self.unknown, last=True),
             filled(self.distance, last=True),
             filled(self.chance, last=True),
+            filled(self.limit, last=True),
             (filled(self.shares[0], last=False), filled(self.shares[1], last=False)),
             np.pad(self.verdicts, end),
         )
@@ -301,8 +317,6 @@ class Comparisons:
 class WindowTimes:
     """What collecting needs of windows besides their records."""
 
-    entered: Integers
-    """Records that entered since the previous evaluation."""
     oldest_at: Floats
     newest_at: Floats
     """NaN without records."""
@@ -321,6 +335,20 @@ class _Known(NamedTuple):
     confidence: Integers
 
 
+class _Latest(NamedTuple):
+    """What does not change from one evaluation to the next, unless windows, their sizes or baselines do."""
+
+    segments: tuple[Segment, ...]
+    own: Sequence[OwnBaseline | None]
+    known: _Known
+    outputs: BaselineOutputs
+    records: bytes
+    """The sizes of the windows."""
+    widening: Floats
+    chance: Floats
+    limit: Floats
+
+
 @dataclass(slots=True)
 class Baselines:
     """The baselines of a model. Collects those of its own segments."""
@@ -335,16 +363,18 @@ class Baselines:
     own: dict[Segment, OwnBaseline] = field(default_factory=dict)
     """By segment; of a segment without a window they are kept, because it may come back from another process."""
     seen_at: dict[Segment, float] = field(default_factory=dict)
-    """When each of these segments was last evaluated."""
+    """When each of these segments last had a window, since the start."""
     changed: bool = False
     """Whether an own baseline changed since the caller last stored them."""
-    _latest: "tuple[object, Sequence[OwnBaseline | None], _Known] | None" = None
-    """What the baselines of the latest windows were, which rarely change."""
+    completed: list[Segment] = field(default_factory=list)
+    """Segments whose own baseline became complete since the caller last looked."""
+    _kinds: tuple[tuple[Segment, ...], Codes] | None = None
+    _latest: _Latest | None = None
 
     @property
     def needed(self) -> int:
         """The records of a complete own baseline."""
-        return self.options.records or max(LEAST_RECORDS, self.window_records or 0)
+        return self.options.needed(self.window_records)
 
     def kind(self, segment: Segment) -> BaselineKind:
         """Return the kind of baseline of a segment."""
@@ -365,12 +395,26 @@ class Baselines:
         now: float,
     ) -> Comparisons:
         """Collect own baselines, and compare every window with its baseline; `valid` are those with an estimate."""
-        kinds = np.array([KINDS.index(self.kind(one)) for one in segments], dtype=np.uint8)
-        for window in np.flatnonzero((kinds == _OWN) & valid).tolist():
-            self._collect(segments[window], window, measured, estimates, times, now)
-        own = [self.own.get(one) if kind == _OWN else None for one, kind in zip(segments, kinds, strict=True)]
+        segments = tuple(segments)
+        if self._kinds is None or self._kinds[0] != segments:
+            self._kinds = segments, np.array([KINDS.index(self.kind(one)) for one in segments], dtype=np.uint8)
+        kinds = self._kinds[1]
+        self.seen_at.update(dict.fromkeys(self.own.keys() - self.seen_at.keys(), now))
+        for window in np.flatnonzero(kinds == _OWN).tolist():
+            self._begin(segments[window], float(times.newest_at[window]))
+            if valid[window]:
+                self._collect(segments[window], window, measured, estimates, times)
+        own = [self.own.get(one) if kind == _OWN else None for one, kind in zip(segments, kinds.tolist(), strict=True)]
+        self.seen_at.update((segment, now) for segment, one in zip(segments, own, strict=True) if one is not None)
         found = self._columns(segments, kinds, own, measured)
         return replace(found, verdicts=_verdicts(found, estimates, valid))
+
+    def _begin(self, segment: Segment, newest: float) -> None:
+        """Let a reset take effect, at the newest record of the segment."""
+        found = self.own.get(segment)
+        if found is not None and found.since == np.inf and not np.isnan(newest):
+            self.own[segment] = replace(found, since=newest)
+            self.changed = True
 
     def _collect(
         self,
@@ -379,81 +423,104 @@ class Baselines:
         measured: MeasuredWindows,
         estimates: WindowEstimates,
         times: WindowTimes,
-        now: float,
     ) -> None:
         """Add a window to the own baseline of its segment, if that is not complete and the window is a new block."""
-        self.seen_at[segment] = now
-        before = self.own.get(segment)
-        if before is None or before.of != self.of:
-            before = OwnBaseline(self.of)
+        before = self.own.get(segment) or OwnBaseline(self.of)
         if before.complete:
             return
         oldest, newest = float(times.oldest_at[window]), float(times.newest_at[window])
-        since = None if before.since is None else before.since + int(times.entered[window])
-        after = replace(before, since=since, began_at=oldest if before.began_at is None else before.began_at)
+        after = replace(before, began_at=oldest if before.began_at is None else before.began_at)
         records = int(measured.records[window])
-        if (since is None or since >= records) and self._is_block(after, records, oldest, newest):
+        # By time, not by the number of records that came since: late ones enter before older ones leave.
+        is_new = before.since is None or oldest > before.since
+        if is_new and self._is_block(after, records, oldest, newest):
             known = estimates.why[:, window] == 0
             values = zip(estimates.names, estimates.accuracy[:, window].tolist(), known.tolist(), strict=True)
             answers = {name: value for name, value, one in values if one}
             counts = measured.predicted[window], measured.confidence[window]
             after = after.with_block(_Block(records, oldest, newest, answers, *counts))
         after = replace(after, complete=self._is_complete(after, newest))
-        self.changed |= after != before
-        self.own[segment] = after
+        if after == before:
+            return
+        self.own[segment], self.changed = after, True
+        if after.complete:
+            self.completed.append(segment)
 
     def _is_block(self, own: OwnBaseline, records: int, oldest: float, newest: float) -> bool:
-        """Return whether a window is large enough, and in the period."""
-        if self.options.period is not None and not self.options.period[0] <= oldest <= newest <= self.options.period[1]:
+        """Return whether a window is large enough, and in the period if there is one."""
+        period, began = self.options.period, own.began_at
+        outside = period is not None and not period[0] <= oldest <= newest <= period[1]
+        # A segment that had no full window in the period takes those after it.
+        if outside and (self._is_of_period(own) or (period is not None and oldest <= period[1])):
             return False
         if self.window_records is not None and records >= self.window_records:
             return True
-        if self.options.records is None and self.window_seconds is not None:
-            return own.began_at is not None and newest - own.began_at >= self.window_seconds
-        return own.records + records >= self.needed
+        if self.window_seconds is not None and began is not None and newest - began >= self.window_seconds:
+            return True
+        return (self.options.records or period) is not None and own.records + records >= self.needed
 
     def _is_complete(self, own: OwnBaseline, newest: float) -> bool:
-        if self.options.period is not None:
-            return own.records > 0 and newest > self.options.period[1]
+        if self.options.period is not None and self._is_of_period(own):
+            return newest > self.options.period[1]
         return own.records >= self.needed
+
+    def _is_of_period(self, own: OwnBaseline) -> bool:
+        """Return whether an own baseline has records of the period."""
+        period = self.options.period
+        return period is not None and own.first_at is not None and own.first_at <= period[1]
 
     def _columns(
         self,
-        segments: Sequence[Segment],
+        segments: tuple[Segment, ...],
         kinds: Codes,
         own: Sequence[OwnBaseline | None],
         measured: MeasuredWindows,
     ) -> Comparisons:
         """Return the columns, without verdicts."""
-        numbers, unknown = self.calibration, np.full((len(MEASURES), len(segments)), np.nan)
-        names = numbers.names
-        key = tuple(segments), tuple(map(id, own))
-        if self._latest is None or self._latest[0] != key:
-            # Kept with the baselines, so that no other object gets the identity of one.
-            self._latest = key, own, self._collected(segments, kinds, own, names)
-        known = self._latest[2]
-        # The reference is common to both sides of a change; an own baseline is as uncertain as its size.
-        n, b = np.maximum(measured.records, 1), np.maximum(known.records, 1)
-        widening = np.sqrt((1.0 / n + 1.0 / b) / (1.0 / n + 1.0 / numbers.records))
-        distance, chance = unknown, unknown
-        if numbers.outputs is not None:
-            distance = distances(measured.predicted, measured.confidence, (known.decided, known.confidence))
-            chance = numbers.outputs.distances_by_chance(measured.records, known.decided.sum(axis=1))
+        latest, sizes = self._latest, measured.records.tobytes()
+        if latest is None or latest.segments != segments or any(map(is_not, latest.own, own)):
+            known = self._collected(segments, kinds, own, self.calibration.names)
+            outputs = BaselineOutputs.of(known.decided, known.confidence)
+            latest = self._sized(_Latest(segments, own, known, outputs, sizes, *np.empty((3, 0))), kinds, measured)
+        elif latest.records != sizes:
+            latest = self._sized(latest, kinds, measured)
+        self._latest, known = latest, latest.known
+        decided = shares(measured.predicted)
+        distance = np.full((len(MEASURES), len(segments)), np.nan)
+        if self.calibration.outputs is not None:
+            distance = latest.outputs.distances(decided, shares(measured.confidence))
         return Comparisons(
             kinds,
             known.accuracies,
-            names,
+            self.calibration.names,
             known.records,
             self.needed,
             known.first_at,
             known.last_at,
             known.verified,
-            np.where(kinds == _OWN, np.maximum(1.0, widening), 1.0),
+            latest.widening,
             known.unknown,
             distance,
-            chance,
-            (shares(known.decided), shares(measured.predicted)),
+            latest.chance,
+            latest.limit,
+            (latest.outputs.decided, decided),
             np.zeros(len(segments), dtype=np.uint8),
+        )
+
+    def _sized(self, latest: _Latest, kinds: Codes, measured: MeasuredWindows) -> _Latest:
+        """Return what depends on the sizes of windows and baselines."""
+        numbers, known = self.calibration, latest.known
+        # The reference is common to both sides of a change; an own baseline is as uncertain as its size.
+        n, b = np.maximum(measured.records, 1), np.maximum(known.records, 1)
+        widening = np.sqrt((1.0 / n + 1.0 / b) / (1.0 / n + 1.0 / numbers.records))
+        chance = np.full((len(MEASURES), len(kinds)), np.nan)
+        if numbers.outputs is not None:
+            chance = numbers.outputs.distances_by_chance(measured.records, known.decided.sum(axis=1))
+        return latest._replace(
+            records=measured.records.tobytes(),
+            widening=np.where(kinds == _OWN, np.maximum(1.0, widening), 1.0),
+            chance=chance,
+            limit=np.asarray(np.hypot(DRIFT_LEAST, DRIFT_MARGIN * chance)),
         )
 
     def _collected(
@@ -490,17 +557,20 @@ class Baselines:
         return found
 
     def forget(self, before: float, most: int) -> None:
-        """Forget own baselines of segments that were last seen before a time, and the oldest of more than so many."""
-        seen = ((self.seen_at.get(segment, 0.0), segment) for segment in self.own)
-        kept = sorted(one for one in seen if one[0] >= before)
-        if len(kept) < len(self.own) or len(kept) > most:
-            self.own = {segment: self.own[segment] for _, segment in kept[max(0, len(kept) - most) :]}
-            self.seen_at = {segment: self.seen_at[segment] for segment in self.own if segment in self.seen_at}
-            self.changed = True
+        """Forget own baselines of segments that were last seen before a time, and the oldest of more than so many.
+
+        After a start, time counts anew: segments may be absent because their partitions are not assigned yet.
+        """
+        if len(self.own) <= most and min(self.seen_at.values(), default=before) >= before:
+            return
+        kept = sorted((at, segment) for segment, at in self.seen_at.items() if at >= before)
+        self.seen_at = {segment: at for at, segment in kept[max(0, len(kept) - most) :]}
+        self.own = {segment: self.own[segment] for segment in self.seen_at}
+        self.changed = True
 
     def reset(self, segment: Segment) -> None:
         """Start a new own baseline, from the records that come from now on."""
-        self.own[segment] = OwnBaseline(self.of, since=0)
+        self.own[segment] = OwnBaseline(self.of).restarted()
         self.changed = True
 
     def confirm(self, segment: Segment) -> bool:

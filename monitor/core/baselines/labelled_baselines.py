@@ -77,23 +77,12 @@ class SegmentBaselines:
         kept = sorted((pair for pair in found if len(pair[1]) >= FEWEST_RECORDS), key=lambda pair: pair[0])
         if not kept or records.labels is None:
             return None
-        vectors, decision = records.vectors, calibration.decision
-        taken, column = decision.taken(vectors, records.decided), decision.column(vectors, records.decided)
-        measured = [
-            measure_vectors(
-                calibration.estimators,
-                vectors[rows],
-                calibration.temperature,
-                None if column is None else column[rows],
-            )
-            for _, rows in kept
-        ]
-        answers = calibration.estimate_windows(side_by_side(measured))
+        answers = estimate_rows(calibration, records, [rows for _, rows in kept])
         rows, lengths = np.concatenate([rows for _, rows in kept]), answers.records
-        decided = taken[rows]
+        decided = calibration.decision.taken(records.vectors, records.decided)[rows]
         right = counted((decided == records.labels[rows]).astype(np.int64), lengths, 2)[:, 1]
         edges = np.empty(0, dtype=np.float32) if calibration.outputs is None else calibration.outputs.edges
-        cells = output_cells(edges, vectors[rows, decided])
+        cells = output_cells(edges, records.vectors[rows, decided])
         return cls(
             names=answers.names,
             segments=tuple(segment for segment, _ in kept),
@@ -227,6 +216,21 @@ class SegmentBaselines:
             share = self.records[group] / self.intervals.reference_records
             value[:, group], variance[:, group] = shrink(own[:, group], whole, noise[:, group], share)
         return Shrunk(value, variance)
+
+
+def estimate_rows(calibration: Calibration, records: Records, windows: Sequence[Integers]) -> WindowEstimates:
+    """Return the estimates of windows, each of some of the records, before any correction."""
+    decided = calibration.decision.column(records.vectors, records.decided)
+    measured = [
+        measure_vectors(
+            calibration.estimators,
+            records.vectors[rows],
+            calibration.temperature,
+            None if decided is None else decided[rows],
+        )
+        for rows in windows
+    ]
+    return calibration.estimate_windows(side_by_side(measured))
 
 
 def shrink(own: Floats, whole: Floats, noise: Floats, share: Floats) -> Shrunk:

@@ -7,6 +7,7 @@ decided classes, and Kolmogorov-Smirnov of the confidences, at the edges of cell
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,9 +58,9 @@ class OutputReference:
         return np.asarray(np.minimum(1.0, np.array([np.interp(place, at, row) for row in self.chance]) * units))
 
 
-def output_cells(edges: Singles, confidence: Floats) -> Integers:
+def output_cells(edges: Singles, confidence: Singles) -> Integers:
     """Return the cell of each confidence."""
-    return np.searchsorted(edges, confidence.astype(np.float32))
+    return np.searchsorted(edges, confidence)
 
 
 def edges_of(reference: LabelledOutputs) -> Singles:
@@ -69,34 +70,41 @@ def edges_of(reference: LabelledOutputs) -> Singles:
     return np.unique(rising[places])
 
 
-def distances(decided: Integers, confidence: Integers, baseline: tuple[Integers, Integers]) -> Floats:
-    """Return the distances of windows from baselines, shape (measures, windows); NaN where one is empty.
-
-    Counts have a row for each window; those of the baseline, decided and confidence, a row for each or one for all.
-    """
-    return np.array([_jensen_shannon(decided, baseline[0]), _kolmogorov_smirnov(confidence, baseline[1])])
-
-
 def shares(counts: Integers) -> Floats:
     """Return the shares of counts in each row; NaN for an empty one."""
     total = counts.sum(axis=-1, keepdims=True)
     return np.asarray(np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0))
 
 
-def _jensen_shannon(counts: Integers, baseline: Integers) -> Floats:
-    """Return the distance with logarithms of base 2: 0 for equal shares, 1 for shares without a common class."""
-    p, q = np.broadcast_arrays(shares(counts), shares(baseline))
-    middle = (p + q) / 2.0
-    divergence = np.zeros(p.shape[:-1])
-    for side in (p, q):
-        ratio = np.divide(side, middle, out=np.ones_like(middle), where=side > 0.0)
-        divergence += np.sum(side * np.log2(ratio), axis=-1) / 2.0
-    return np.sqrt(np.clip(divergence, 0.0, 1.0))
+class BaselineOutputs(NamedTuple):
+    """The shares of decided classes in baselines, and those of confidences up to each cell; a row for each window, or one."""
+
+    decided: Floats
+    below: Floats
+
+    @classmethod
+    def of(cls, decided: Integers, confidence: Integers) -> "BaselineOutputs":
+        """Return those of some counts."""
+        return cls(shares(decided), np.cumsum(shares(confidence), axis=-1))
+
+    def distances(self, decided: Floats, confidence: Floats) -> Floats:
+        """Return how far the shares of windows are, a row for each: shape (measures, windows). NaN where one is empty.
+
+        Kolmogorov-Smirnov is the largest difference of the shares up to a cell.
+        """
+        apart = np.abs(np.cumsum(confidence, axis=-1) - self.below)
+        return np.array([jensen_shannon(decided, self.decided), np.max(apart, axis=-1)])
 
 
-def _kolmogorov_smirnov(counts: Integers, baseline: Integers) -> Floats:
-    """Return the largest difference between the shares below an edge."""
-    return np.asarray(np.max(np.abs(np.cumsum(shares(counts) - shares(baseline), axis=-1)), axis=-1))
+def jensen_shannon(one: Floats, other: Floats) -> Floats:
+    """Return the distance of shares, with logarithms of base 2: 0 for equal ones, 1 for those without a common class."""
+    divergence = _entropy((one + other) / 2.0) - (_entropy(one) + _entropy(other)) / 2.0
+    return np.asarray(np.sqrt(np.clip(divergence, 0.0, 1.0)))
+
+
+def _entropy(some: Floats) -> Floats:
+    """Return the entropy of shares, in bits."""
+    return np.asarray(-np.sum(some * np.log2(np.where(some > 0.0, some, 1.0)), axis=-1))
 
 
 def counted(codes: Integers, lengths: Integers, width: int) -> Integers:

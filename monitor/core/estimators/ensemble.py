@@ -1,13 +1,23 @@
 """All estimators together: calibration on a reference, estimation for windows."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.estimate import ADAPTIVE, CONSENSUS, Estimate, Interval, NoEstimate, PredictionSets, Result, Why
+from monitor.core.estimate import (
+    ADAPTIVE,
+    CONSENSUS,
+    HEADLINE,
+    Estimate,
+    Interval,
+    NoEstimate,
+    PredictionSets,
+    Result,
+    Why,
+)
 from monitor.core.estimators import ESTIMATORS, Estimator, Form
 from monitor.core.estimators.base import Line
 from monitor.core.estimators.conformal import Conformal
@@ -467,6 +477,11 @@ def weight_of(ranks: Integers, count: int, correct: Booleans) -> float:
 def mix(parts: Floats, weight: float | Floats) -> Floats:
     """Return `adaptive`, not clipped, from the unclipped estimates of its parts, in the order of MIXED."""
     return np.asarray(weight * parts[0] + (1.0 - weight) * parts[1])
+
+
+def headline_in(names: Container[str]) -> str:
+    """Return the headline among some estimates: the consensus if the reference is too old for `adaptive`."""
+    return HEADLINE if HEADLINE in names else CONSENSUS
 
 
 class Ensemble:

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 from markupsafe import Markup
 
-from monitor.core.estimate import WindowState
+from monitor.core.estimate import Interval, WindowState
 from monitor.core.history import Series
+from monitor.core.intervals import field_intervals
 from monitor.core.report import Realised
 from monitor.web.charts.svg import (
     Box,
@@ -27,7 +29,7 @@ from monitor.web.charts.svg import (
     triangle,
     words,
 )
-from monitor.web.pages.wording import STATES, clock, per_cent
+from monitor.web.pages.wording import STATES, between, clock, per_cent
 
 GAP_STEPS = 3.0
 """No line is drawn over a longer gap: cpcmon was not running."""
@@ -47,17 +49,23 @@ class Point:
     records: int
     reference: str = ""
     """The reference in use; empty when unknown."""
+    field: Interval | None = None
+    """The widest field interval; None where it cannot be said."""
 
 
-def points_of(series: Series | None) -> list[Point]:
-    """Return the points of a series, without NaN and impossible times."""
+def points_of(series: Series | None, accuracy: float | None = None, fingerprint: str = "") -> list[Point]:
+    """Return the points of a series, without NaN and impossible times.
+
+    With the accuracy and the fingerprint of a reference that has field intervals, its points have them.
+    """
     if series is None:
         return []
+    fields = field_intervals(series.accuracy, np.nan if accuracy is None else accuracy, series.disagreement)[-1]
     columns = (series.accuracy, series.lower, series.upper, series.lowest, series.disagreement)
     rows = zip(
         series.at.tolist(),
         series.states,
-        *(column.tolist() for column in columns),
+        *(column.tolist() for column in (*columns, *fields)),
         series.records.tolist(),
         series.references or [""] * len(series),
         strict=True,
@@ -68,8 +76,11 @@ def points_of(series: Series | None) -> list[Point]:
             # Only the state ok has an estimate.
             known = state is WindowState.OK
             values = [share if known and math.isfinite(share) else None for share in shares]
-            accuracy, lower, upper, lowest, disagreement = values
-            found.append(Point(at, state, accuracy, lower, upper, lowest, disagreement, int(records), reference))
+            value, lower, upper, lowest, disagreement, least, most = values
+            # A point of another reference started from another accuracy.
+            own = reference != "" and fingerprint.startswith(reference)
+            field = Interval(least, most) if own and least is not None and most is not None else None
+            found.append(Point(at, state, value, lower, upper, lowest, disagreement, int(records), reference, field))
     return sorted(found, key=lambda point: point.at)
 
 
@@ -206,11 +217,24 @@ class OverTime:
     realised: Sequence[Realised] = ()
     alerts: Sequence[Mark] = ()
     """Active alerts, with the start of their phase."""
+    fingerprint: str = ""
+    """Of the reference; empty if it has no field intervals."""
+    baseline: Mark | None = None
+    """What the window is compared with, if it is not the reference."""
+
+    @property
+    def compared(self) -> Mark | None:
+        """The level that the estimate is compared with."""
+        return self.baseline or (None if self.reference is None else Mark("reference", self.reference))
+
+    def points(self) -> list[Point]:
+        """Return the points of the series."""
+        return points_of(self.series, self.reference, self.fingerprint)
 
 
 def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -> Markup:
     """Return the chart; with `pointed` each evaluation has a tooltip."""
-    points = points_of(data.series)
+    points = data.points()
     step = step_of(points, None if data.series is None else data.series.step_seconds)
     start, end = _times(points, data, step)
     realised = [one for one in data.realised if start <= one.at <= end]
@@ -245,11 +269,12 @@ def _times(points: Sequence[Point], data: OverTime, step: float) -> tuple[float,
 
 def _shares(points: Iterable[Point], data: OverTime, realised: Iterable[Realised]) -> Iterable[float]:
     for point in points:
-        yield from (one for one in (point.accuracy, point.lower, point.upper, point.lowest) if one is not None)
+        ends = (point.accuracy, point.lower, point.upper, point.lowest, *(point.field or ()))
+        yield from (one for one in ends if one is not None)
     yield from (mark.value for mark in data.thresholds)
     yield from (one.accuracy for one in realised)
-    if data.reference is not None:
-        yield data.reference
+    if data.compared is not None:
+        yield data.compared.value
 
 
 def _grid(size: ChartSize, x: Linear, y: Linear) -> Iterable[str]:
@@ -285,12 +310,10 @@ def _no_estimate(points: list[Point], step: float, x: Linear, box: Box) -> Itera
 def _estimates(points: list[Point], step: float, x: Linear, y: Linear) -> Iterable[str]:
     runs = list(unbroken_runs(points, step))
     for run in runs:
+        yield from _band("field", [(x(one.at), *one.field) for one in run if one.field is not None], x, y)
+    for run in runs:
         known = [(x(one.at), one.lower, one.upper) for one in run if one.lower is not None and one.upper is not None]
-        if len(known) > 1:
-            upper = [(at, y(most)) for at, _, most in known]
-            yield path("band", [*upper, *((at, y(least)) for at, least, _ in reversed(known))], closed=True)
-        for at, least, most in known if len(known) == 1 else ():
-            yield rectangle("band", min(max(at - 3, x.start), x.end - 6), y(most), 6, y(least) - y(most))
+        yield from _band("band", known, x, y)
     for run in runs:
         drawn = [(x(one.at), y(one.accuracy)) for one in run if one.accuracy is not None]
         if len(drawn) > 1:
@@ -300,12 +323,21 @@ def _estimates(points: list[Point], step: float, x: Linear, y: Linear) -> Iterab
             yield f'<circle class="value" cx="{number(at)}" cy="{number(height)}" r="3.5"/>'
 
 
+def _band(kind: str, known: Sequence[tuple[float, float, float]], x: Linear, y: Linear) -> Iterable[str]:
+    """Draw an interval over time, from places with a lower and an upper end."""
+    if len(known) > 1:
+        upper = [(at, y(most)) for at, _, most in known]
+        yield path(kind, [*upper, *((at, y(least)) for at, least, _ in reversed(known))], closed=True)
+    for at, least, most in known if len(known) == 1 else ():
+        yield rectangle(kind, min(max(at - 3, x.start), x.end - 6), y(most), 6, y(least) - y(most))
+
+
 def _levels(data: OverTime, size: ChartSize, y: Linear, start: float) -> Iterable[str]:
-    """Draw reference and thresholds, from the last change of the reference on; labels do not overlap."""
+    """Draw baseline and thresholds, from the last change of the reference on; labels do not overlap."""
     box = size.box
     levels = [("threshold", mark.name, mark.value) for mark in data.thresholds]
-    if data.reference is not None:
-        levels.append(("reference", "reference", data.reference))
+    if data.compared is not None:
+        levels.append(("reference", data.compared.name, data.compared.value))
     labels: list[tuple[float, str, str]] = []
     for kind, name, value in sorted(levels, key=lambda level: -level[2]):
         at = y(value)
@@ -356,6 +388,8 @@ def point_words(point: Point) -> str:
     text = f"{clock(point.at)}: {per_cent(point.accuracy)}"
     if point.lower is not None and point.upper is not None:
         text += f", {per_cent(point.lower)} to {per_cent(point.upper)}"
+    if point.field is not None:
+        text += f", field interval {between(point.field)}"
     return f"{text}; {point.records:,} records"
 
 
@@ -372,8 +406,8 @@ def _label(points: list[Point], data: OverTime, realised: Sequence[Realised]) ->
         f"Estimated accuracy over time, from {clock(points[0].at)} to {clock(points[-1].at)}:"
         f" lowest {per_cent(min(known))}, highest {per_cent(max(known))}, last {per_cent(known[-1])}"
     )
-    if data.reference is not None:
-        text += f"; reference accuracy {per_cent(data.reference)}"
+    if data.compared is not None:
+        text += f"; {data.compared.name} accuracy {per_cent(data.compared.value)}"
     text += "".join(f"; {OTHER_REFERENCE} from {clock(one.at)} on" for one in replaced(points))
     text += "".join(f"; threshold of {mark.name} {per_cent(mark.value)}" for mark in data.thresholds)
     return text + (f"; {len(realised)} realised accuracies" if realised else "")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from monitor.core.baselines.comparison import OutputDrift
 from monitor.core.estimate import Estimate, Interval
 from monitor.reference.summary import ReliabilityBin
 from monitor.web.charts.svg import Box, Linear, diamond, line, number, path, rectangle, share_range, share_ticks, words
@@ -38,14 +39,17 @@ def bar(
     thresholds: Sequence[float],
     scale: Scale,
     realised: float | None = None,
+    field: Interval | None = None,
 ) -> Markup:
-    """Return an estimate with its interval, reference, thresholds and realised accuracy."""
+    """Return an estimate with its interval, field interval, baseline, thresholds and realised accuracy."""
     least, most = estimate.interval or (estimate.accuracy, estimate.accuracy)
     label = [f"estimated accuracy {per_cent(estimate.accuracy)}"]
     if estimate.interval is not None:
         label.append(f"between {per_cent(least)} and {per_cent(most)}")
+    if field is not None:
+        label.append(f"field interval {per_cent(field.lower)} to {per_cent(field.upper)}")
     if reference is not None:
-        label.append(f"reference {per_cent(reference)}")
+        label.append(f"baseline {per_cent(reference)}")
     label += [f"alert threshold {per_cent(one)}" for one in thresholds]
     if realised is not None:
         label.append(f"realised {per_cent(realised)}")
@@ -54,6 +58,10 @@ def bar(
         f'<line class="axis" x1="{_MARGIN}" x2="{_WIDTH - _MARGIN}" y1="{_MIDDLE}" y2="{_MIDDLE}"/>',
         f'<rect class="interval" x="{left}" y="{_MIDDLE - 6}" width="{max(right - left, 1.0):.1f}" height="12" rx="2"/>',
     ]
+    if field is not None:
+        left, right = scale.x(field.lower), scale.x(field.upper)
+        wide = f'x="{left}" y="{_MIDDLE - 9}" width="{max(right - left, 1.0):.1f}" height="18" rx="3"'
+        parts.insert(1, f'<rect class="field" {wide}/>')
     if reference is not None:
         at = scale.x(reference)
         parts.append(f'<line class="reference" x1="{at}" x2="{at}" y1="2" y2="{_MIDDLE + 12}"/>')
@@ -217,6 +225,23 @@ class ShareScale:
                 parts.append(words("tick", x(tick) + edge, 14, text, anchor))
         unit = " points" if self.least < 0.0 else ""
         return _AXIS.svg(parts, label=f"Scale from {texts[0]} to {texts[-1]}{unit}", kind="forest")
+
+
+def drift_row(name: str, drift: OutputDrift, most: float) -> Markup:
+    """Return the chart of one distance of outputs: what chance explains shaded, the limit, the distance; `most` ends the scale."""
+    x, middle = Linear(0.0, most, _ROW.left, _ROW.right), _ROW.height / 2
+    distance, chance, limit = drift[1:]
+    return _ROW.svg(
+        [
+            line("grid", x(0.0), 0, x(0.0), _ROW.height),
+            rectangle("members", x(0.0), 4, x(chance) - x(0.0), _ROW.height - 8),
+            line("axis", x(0.0), middle, x(most), middle),
+            line("threshold", x(limit), 0, x(limit), _ROW.height),
+            f'<circle class="value" cx="{number(x(distance))}" cy="{number(middle)}" r="4.5"/>',
+        ],
+        label=f"{name}: {distance:.2f}; by chance up to {chance:.2f}; limit {limit:.2f}",
+        kind="forest",
+    )
 
 
 RELIABILITY_BOX = Box(340, 420, 40, 328, 14, 302)

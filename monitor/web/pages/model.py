@@ -2,17 +2,20 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 from monitor.core.alerts import AlertPhase, AlertStatus
+from monitor.core.baselines.comparison import BaselineKind, Verdict
 from monitor.core.calibration import or_none
 from monitor.core.decisions import DecidedBy
-from monitor.core.estimate import ADAPTIVE, CONSENSUS, Estimate, Interval, Why
-from monitor.core.estimators.ensemble import MEMBERS
+from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Interval, Why
+from monitor.core.estimators.ensemble import MEMBERS, headline_in
 from monitor.core.history import Series, Span
 from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance, Target
 from monitor.core.report import Realised, Report, SegmentReport
-from monitor.reference.reference import Reference
+from monitor.reference.reference import NO_ADAPTIVE, Reference
 from monitor.web.charts.over_time import (
     NARROW,
     OTHER_REFERENCE,
@@ -21,24 +24,35 @@ from monitor.web.charts.over_time import (
     OverTime,
     Point,
     over_time,
-    points_of,
     replaced,
     step_of,
     without_estimate,
 )
-from monitor.web.charts.small_charts import MOST_CLASSES, ShareScale, class_shares, moved_most, pair_of_bars
+from monitor.web.charts.small_charts import MOST_CLASSES, ShareScale, class_shares, drift_row, moved_most, pair_of_bars
 from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
     Urgency,
     Within,
     active_alerts,
+    baseline_accuracy,
     headline_of,
     severity_suffix,
     urgency_key,
     urgency_of,
     within,
 )
-from monitor.web.pages.wording import STATES, ago, clock, oddities, per_cent, place, points
+from monitor.web.pages.wording import (
+    MEASURES,
+    STATES,
+    VERDICTS,
+    ago,
+    class_change,
+    clock,
+    oddities,
+    per_cent,
+    place,
+    points,
+)
 from monitor.web.server.request import Response
 from monitor.web.site import Site
 
@@ -71,9 +85,10 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
     now = site.now()
     inside = within(report)
     own, parts = urgency_of(segment), inside.get(segment.name, Within())
+    parts = replace(parts, problem=bool(report.input.problems))
     estimate = headline_of(segment)
     realised = [one for one in site.realised(report.model) if one.segment == segment.name]
-    reference = _reference_of(site, report)
+    reference, compared = _reference_of(site, report), baseline_accuracy(segment, report)
     return render(
         site,
         "model.html",
@@ -83,6 +98,8 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         reference=report.reference,
         segment=segment,
         estimate=estimate,
+        headline=headline_in(segment.results),
+        old_reference=NO_ADAPTIVE if report.reference is not None and report.reference.headline != HEADLINE else None,
         calibration=None if reference is None else reference.calibration,
         has_reference_page=site.reference(report.model) is not None,
         urgency=parts.urgency(own),
@@ -90,8 +107,8 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         sentence=_sentence(report, segment, now),
         active=[(one, _compared(one, report, segment)) for one in active_alerts(segment)],
         parts=parts.by_urgency(),
-        quiet=parts.urgency(own) in {Urgency.FINE, Urgency.INFO, Urgency.UNWATCHED},
-        drop=None if report.reference is None or estimate is None else report.reference.accuracy - estimate.accuracy,
+        quiet=parts.urgency(own) in {Urgency.FINE, Urgency.INFO, Urgency.UNVERIFIED, Urgency.UNWATCHED},
+        drop=None if compared is None or estimate is None else compared - estimate.accuracy,
         realised=realised[::-1],
         most_realised=_MOST_REALISED,
         remark=site.realised_remark(report.model),
@@ -106,6 +123,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
             if result.prediction_sets is not None
         },
         odd=oddities(report.input),
+        **_comparison(report, segment),
         **_history(report, segment, site.history(report.model, segment.name, Span(span)), realised, now),
         **_estimators(report, segment),
         **_performance(segment, reference),
@@ -115,7 +133,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
 
 
 def _sentence(report: Report, segment: SegmentReport, now: float) -> str:
-    """Describe the estimate, and compare it with the accuracy on the reference."""
+    """Describe the estimate, and compare it with the accuracy of the baseline."""
     estimate = headline_of(segment)
     if estimate is None:
         why = STATES[segment.state]
@@ -123,14 +141,44 @@ def _sentence(report: Report, segment: SegmentReport, now: float) -> str:
             why += f"; last estimate {ago(now - segment.last_valid_at)}"
         return f"{why}. The accuracy is unknown now."
     text = f"About {per_cent(estimate.accuracy)} of the predictions are correct, estimated from the model's confidence"
-    if report.reference is None:
+    baseline = baseline_accuracy(segment, report)
+    if baseline is None:
         return f"{text}."
-    drop = report.reference.accuracy - estimate.accuracy
-    text += f"; {points(drop)} {'under' if drop > 0.0 else 'over'} the accuracy on the reference"
+    drop, own = baseline - estimate.accuracy, _has_own(segment)
+    what = "that of its baseline" if own or _is_labelled(segment) else "the accuracy on the reference"
+    text += f"; {points(drop)} {'under' if drop > 0.0 else 'over'} {what}"
     if estimate.interval is None:
         return f"{text}."
-    by_chance = estimate.interval.lower <= report.reference.accuracy <= estimate.interval.upper
+    by_chance = estimate.interval.lower <= baseline <= estimate.interval.upper
+    if own:
+        # The interval of a change since an own baseline is wider, and known to the verdict only.
+        by_chance = segment.verdict is not Verdict.FELL
     return f"{text}, which is {'no more' if by_chance else 'more'} than chance explains."
+
+
+def _has_own(segment: SegmentReport) -> bool:
+    """Return whether a window is compared with its own first records."""
+    found = segment.baseline
+    return found is not None and found.kind is BaselineKind.OWN and found.accuracy is not None
+
+
+def _is_labelled(segment: SegmentReport) -> bool:
+    return segment.baseline is not None and segment.baseline.kind is BaselineKind.LABELLED
+
+
+def _comparison(report: Report, segment: SegmentReport) -> dict[str, Any]:
+    """Return the verdict, the baseline, and the drift of the outputs, drawn on one scale."""
+    change, facts = segment.changed_class, report.reference
+    most = min(1.0, 1.1 * max((max(one.distance, one.limit) for one in segment.drift), default=1.0))
+    return {
+        # Names come from records, and people paste the command.
+        "confirm": f"cpcmon baseline {quote(report.model)} --segment {quote(segment.name)} --confirm",
+        "compared_verdict": None if segment.verdict is None else VERDICTS[segment.verdict],
+        "drifts": [(MEASURES[one.measure], one, drift_row(MEASURES[one.measure], one, most)) for one in segment.drift],
+        "changed_class": None
+        if change is None or facts is None
+        else class_change(facts.classes[change.class_index], change),
+    }
 
 
 def _compared(alert: AlertStatus, report: Report, segment: SegmentReport) -> Estimate | Performance | None:
@@ -158,25 +206,41 @@ def _choices(report: Report, inside: Mapping[str, Within]) -> list[tuple[str, Ur
     return choices
 
 
+_LEVELS = {
+    (False, False): "accuracy on the reference",
+    (False, True): "baseline: accuracy of its labelled records in the reference",
+    (True, False): "baseline: estimated accuracy of its own first records",
+}
+
+
 def _history(
     report: Report, segment: SegmentReport, series: Series | None, realised: Sequence[Realised], now: float
 ) -> dict[str, Any]:
     """Return the chart of the estimate over time, its legend and its table."""
-    shown = points_of(series)
-    changes = replaced(shown)
-    stepped = series is not None and series.step_seconds is not None
+    facts = report.reference
     data = OverTime(
         series,
         now,
-        None if report.reference is None else report.reference.accuracy,
+        None if facts is None else facts.accuracy,
         thresholds(segment),
         realised,
         [Mark(alert.alert, alert.since) for alert in segment.alerts if alert.phase is not AlertPhase.OK],
+        "" if facts is None or facts.headline != HEADLINE else facts.fingerprint,
+        Mark("baseline", segment.baseline.accuracy)
+        if segment.baseline is not None
+        and segment.baseline.accuracy is not None
+        and segment.baseline.kind is not BaselineKind.REFERENCE
+        else None,
     )
+    shown = data.points()
+    changes = replaced(shown)
+    stepped = series is not None and series.step_seconds is not None
+    has_field = any(point.field is not None for point in shown)
     legend = {
-        "estimate": ("estimate and its interval", any(point.accuracy is not None for point in shown)),
+        "estimate": ("estimate and its chance interval", any(point.accuracy is not None for point in shown)),
+        "field": ("field interval", has_field),
         "lowest": ("lowest estimate within a point", stepped),
-        "reference": ("accuracy on the reference", data.reference is not None),
+        "reference": (_LEVELS[_has_own(segment), _is_labelled(segment)], data.compared is not None),
         "threshold": ("threshold of an alert", bool(data.thresholds)),
         "realised": ("realised accuracy, from labels", bool(data.realised)),
         "begun": ("start of an alert", bool(data.alerts)),
@@ -193,6 +257,7 @@ def _history(
         "signs": {kind: text for kind, (text, there) in legend.items() if there},
         "has_history": series is not None,
         "stepped": stepped,
+        "has_field": has_field,
         "point_count": len(shown),
         "shaded": list(dict.fromkeys(STATES[stretch.state] for stretch in stretches)),
         "changes": [clock(point.at) for point in changes],
@@ -220,7 +285,10 @@ def _estimators(report: Report, segment: SegmentReport) -> dict[str, Any]:
     """Return the estimators, drawn on one scale; empty when the window has no results."""
     if not segment.results or not segment.valid:
         return {"estimators": {}, "axis": None}
-    estimates, own = segment.estimates(), None if report.reference is None else report.reference.accuracy
+    # An own baseline is that of the headline: other estimators have their own.
+    own = None if report.reference is None else report.reference.accuracy
+    own = segment.baseline.accuracy if segment.baseline is not None and _is_labelled(segment) else own
+    estimates = segment.estimates()
     shown = [share for one in estimates.values() for share in (one.accuracy, *(one.interval or ()))]
     scale = ShareScale.around(
         [*shown, *([] if own is None else [own])],

@@ -103,7 +103,7 @@ def reference_page(site: Site, query: Mapping[str, str]) -> Response | None:
         interval=share_interval(calibration.right, calibration.records, level),
         temperature=f"T = {calibration.temperature:.2f}",
         temperature_words=temperature_words(calibration.temperature),
-        warnings=list(summary.warnings().values()),
+        warnings=list(reference.warnings().values()),
         chart=reliability(raw, scaled) if any(one.records for one in raw) else None,
         bins=list(zip(raw, scaled if len(scaled) == len(raw) else empty, strict=True)),
         classes=_classes(reference)[:MOST_CLASSES],

@@ -4,7 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor.core.alerts import AlertStatus
+from monitor.core.baselines.comparison import BaselineKind, Verdict
+from monitor.core.baselines.output_drift import Measure
+from monitor.core.estimate import HEADLINE
 from monitor.core.report import Realised, Report, SegmentReport
+from monitor.reference.reference import NO_ADAPTIVE
 from monitor.web.charts.small_charts import Scale, bar
 from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
@@ -13,18 +17,30 @@ from monitor.web.pages.status import (
     Within,
     active_alerts,
     alert_urgency,
+    baseline_accuracy,
     headline_of,
+    overall_status,
     rank,
     ranked,
     ranked_models,
     severity_suffix,
+    suspected,
     thresholds_of,
     urgencies_of,
     urgency_of,
-    verdict,
     within,
 )
-from monitor.web.pages.wording import STATES, ago, moment, oddities, per_cent, plural
+from monitor.web.pages.wording import (
+    STATES,
+    VERDICTS,
+    ago,
+    brief_baseline,
+    class_change,
+    moment,
+    oddities,
+    per_cent,
+    plural,
+)
 from monitor.web.server.request import Response
 from monitor.web.site import Site
 
@@ -49,9 +65,10 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
         "overview.html",
         title="Overview",
         here="/",
-        verdict=verdict(reports, health),
+        overall=overall_status(reports, health),
         counts=[(urgency, urgencies.count(urgency)) for urgency in Urgency if urgency in urgencies],
         health=health,
+        problems=[(report.model, one) for report in models for one in report.input.problems],
         alerts=alerts[:MOST_ALERTS],
         more_alerts=len(alerts) - MOST_ALERTS,
         no_alerts="" if alerts else _no_alerts(models),
@@ -81,6 +98,8 @@ def _no_alerts(reports: Sequence[Report]) -> str:
     segments = [segment for report in reports for segment in report.segments]
     if not any(segment.alerts for segment in segments):
         return "No alert is configured, so none can fire."
+    if suspects := suspected(reports):
+        return f"No alert fires, but {suspects}: this is no all-clear."
     unknown = sum(headline_of(segment) is None for segment in segments)
     if unknown:
         return f"No alert fires, but {plural(unknown, 'window')} cannot be evaluated: this is no all-clear."
@@ -106,7 +125,10 @@ def _model(site: Site, report: Report, now: float, most: int) -> dict[str, Any]:
     inside = within(report)
     return {
         "report": report,
-        "urgency": min((urgency_of(segment) for segment in report.segments), default=Urgency.UNKNOWN),
+        "urgency": min(
+            (inside.get(one.name, Within()).urgency(urgency_of(one)) for one in report.segments),
+            default=Urgency.UNKNOWN,
+        ),
         "notes": _notes(report, site.realised_remark(report.model)),
         "rows": [
             _row(segment, report, inside.get(segment.name, Within()), realised.get(segment.name), scale, now)
@@ -119,6 +141,8 @@ def _model(site: Site, report: Report, now: float, most: int) -> dict[str, Any]:
 def _notes(report: Report, remark: str | None) -> list[str]:
     """Describe what makes the estimates less reliable than they look."""
     notes = oddities(report.input)
+    if report.reference is not None and report.reference.headline != HEADLINE:
+        notes.append(f"its reference was {NO_ADAPTIVE}")
     if report.input.rejected_share:
         notes.append(f"{per_cent(report.input.rejected_share)} of the latest records were rejected")
     notes += [f"{name} failed in {plural(count, 'window')}" for name, count in report.errors.items()]
@@ -127,10 +151,12 @@ def _notes(report: Report, remark: str | None) -> list[str]:
 
 def _scale(segments: Sequence[SegmentReport], report: Report, realised: Mapping[str, Realised]) -> Scale:
     values = [] if report.reference is None else [report.reference.accuracy]
+    values += [one.baseline.accuracy for one in segments if one.baseline and one.baseline.accuracy is not None]
     for segment in segments:
         estimate = headline_of(segment)
         if estimate is not None:
             values.append(estimate.interval.lower if estimate.interval else estimate.accuracy)
+            values += [one.lower for one in segment.field]
             values += thresholds_of(segment)
             values += [realised[segment.name].accuracy] if segment.name in realised else []
     return Scale.around(values)
@@ -140,8 +166,9 @@ def _row(
     segment: SegmentReport, report: Report, inside: Within, realised: Realised | None, scale: Scale, now: float
 ) -> dict[str, Any]:
     own, estimate, thresholds = urgency_of(segment), headline_of(segment), thresholds_of(segment)
-    reference = None if report.reference is None else report.reference.accuracy
-    drawn = estimate and bar(estimate, reference, thresholds, scale, None if realised is None else realised.accuracy)
+    reference, baseline = None if report.reference is None else report.reference.accuracy, segment.baseline
+    labelled, field = None if realised is None else realised.accuracy, segment.field[-1] if segment.field else None
+    drawn = estimate and bar(estimate, baseline_accuracy(segment, report), thresholds, scale, labelled, field)
     return {
         "segment": segment,
         "urgency": inside.urgency(own),
@@ -149,14 +176,27 @@ def _row(
         "no_estimate": _no_estimate(segment, now) if estimate is None else "",
         "parts": inside.by_urgency(),
         "estimate": estimate,
+        "field": field,
         "bar": drawn,
         "disagreement": _disagreement(segment),
+        "verdict": "" if segment.verdict is None else f"{VERDICTS[segment.verdict]}.",
+        "holds": segment.verdict is Verdict.HOLDS,
+        "changed": _changed(segment, report),
         "compared": [
+            *([] if baseline is None or baseline.kind is BaselineKind.REFERENCE else [brief_baseline(baseline)]),
             *([] if reference is None else [f"reference {per_cent(reference)}"]),
             *(f"threshold {per_cent(one)}" for one in thresholds),
         ],
         "realised": realised,
     }
+
+
+def _changed(segment: SegmentReport, report: Report) -> str:
+    """Name the class that changed most, if the classes drifted."""
+    change, drifted = segment.changed_class, {one.measure for one in segment.drift if one.drifted}
+    if change is None or report.reference is None or Measure.CLASS_MIX not in drifted:
+        return ""
+    return class_change(report.reference.classes[change.class_index], change)
 
 
 def _no_estimate(segment: SegmentReport, now: float) -> str:

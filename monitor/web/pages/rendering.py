@@ -104,7 +104,8 @@ def _environment() -> Environment:
     formats = (
         *(wording.per_cent, wording.between, wording.points, wording.thousands, wording.plural, wording.byte_size),
         *(wording.clock, wording.moment, wording.ago, wording.lasting, wording.unbroken, wording.place),
-        *(wording.alert_words, wording.phase_words, wording.phase),
+        *(wording.alert_words, wording.phase_words, wording.phase, wording.problem_words),
+        *(wording.baseline_words, wording.against, wording.compared_value, wording.distance),
     )
     environment.filters.update({one.__name__: one for one in formats})
     environment.globals.update(

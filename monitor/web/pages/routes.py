@@ -89,6 +89,10 @@ METRICS = "text/plain; version=0.0.4; charset=utf-8"
 NOT_ENABLED = "lifecycle API is not enabled: start with --web.enable-lifecycle"
 NOT_FOR_BROWSERS = "reload: expected a request without Origin, found one from a browser: use curl -X POST, or SIGHUP"
 _RELOAD_SECONDS = 330.0
+_NO_COMMAND = "command: expected a request without Origin, found one from a browser: use curl -X POST, or cpcmon"
+_COMMAND_SECONDS = 120.0
+MOST_COMMAND_BYTES = 4 << 10
+"""The size of a command."""
 
 _PAGES: Mapping[str, PageFunction] = {
     "/": overview_page,
@@ -102,11 +106,17 @@ _CACHED = {"/", "/model"}
 
 
 def standard_pages(
-    site: Site, *, metrics: Callable[[], Response], reload: Callable[[], str | None] | None, status: Callable[[], bytes]
+    site: Site,
+    *,
+    metrics: Callable[[], Response],
+    reload: Callable[[], str | None] | None,
+    status: Callable[[], bytes],
+    command: Callable[[bytes], tuple[HTTPStatus, str]] | None = None,
 ) -> Pages:
     """Return the pages by path. All functions are called on the server's threads, several at once.
 
-    `reload` returns the problem, or None on success; without it, reloading over HTTP is disabled.
+    `reload` returns the problem, or None on success; without it, reloading over HTTP is disabled. So are commands without
+    `command`, which returns a status and a sentence.
     """
     return {
         **asset_pages(),
@@ -117,6 +127,7 @@ def standard_pages(
         "/-/healthy": Page(_problems_page(site.unhealthy, "cpcmon is healthy.")),
         "/-/ready": Page(_problems_page(lambda: site.health().not_ready, "cpcmon is ready.")),
         "/-/reload": _reload_page(reload),
+        "/-/command": _command_page(command),
         "/api/v1/status": Page(lambda _: Response(status(), JSON)),
         "/api/v1/configuration": _document_page(site, api.configuration_document),
         "/api/v1/reference": _document_page(site, api.reference_document),
@@ -154,19 +165,36 @@ def _problems_page(problems: Callable[[], Sequence[str]], well: str) -> Callable
 
 
 def _reload_page(reload: Callable[[], str | None] | None) -> Page:
-    def refuse(_: Request) -> Response:
-        return Response(f"{NOT_ENABLED}\n".encode(), status=HTTPStatus.FORBIDDEN)
-
-    if reload is None:
-        return Page(refuse, ("POST", "PUT"))
-
-    def answer(request: Request) -> Response:
-        # Browsers send Origin with every POST: any web page could otherwise trigger a reload.
-        if "origin" in request.headers:
-            return Response(f"{NOT_FOR_BROWSERS}\n".encode(), status=HTTPStatus.FORBIDDEN)
-        problem = reload()
+    def answer(_: Request) -> Response:
+        problem = None if reload is None else reload()
         if problem is not None:
             return Response(f"{problem}\n".encode(), status=HTTPStatus.INTERNAL_SERVER_ERROR)
         return Response(b"configuration reloaded\n")
 
-    return Page(answer, ("POST", "PUT"), one_at_a_time=True, seconds=_RELOAD_SECONDS)
+    guarded = _guarded(answer, NOT_FOR_BROWSERS, enabled=reload is not None)
+    return Page(guarded, ("POST", "PUT"), one_at_a_time=reload is not None, seconds=_RELOAD_SECONDS)
+
+
+def _command_page(command: Callable[[bytes], tuple[HTTPStatus, str]] | None) -> Page:
+    def answer(request: Request) -> Response:
+        if command is None or len(request.body) > MOST_COMMAND_BYTES:
+            return Response(b"command too long\n", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        status, sentence = command(request.body)
+        return Response(f"{sentence}\n".encode(), status=status)
+
+    guarded = _guarded(answer, _NO_COMMAND, enabled=command is not None)
+    return Page(guarded, ("POST",), one_at_a_time=command is not None, seconds=_COMMAND_SECONDS)
+
+
+def _guarded(answer: Callable[[Request], Response], browsers: str, *, enabled: bool) -> Callable[[Request], Response]:
+    """Return the answer of a page that changes the daemon: it must be enabled, and browsers are refused."""
+
+    def guarded(request: Request) -> Response:
+        if not enabled:
+            return Response(f"{NOT_ENABLED}\n".encode(), status=HTTPStatus.FORBIDDEN)
+        # Browsers send Origin with every POST: any web page could otherwise trigger it.
+        if "origin" in request.headers:
+            return Response(f"{browsers}\n".encode(), status=HTTPStatus.FORBIDDEN)
+        return answer(request)
+
+    return guarded

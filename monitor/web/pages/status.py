@@ -6,13 +6,16 @@ A window that cannot be evaluated is never called ok.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Self
 
 from monitor.core.alerts import AlertPhase, AlertStatus, Severity
-from monitor.core.estimate import Estimate, headline_in
+from monitor.core.baselines.comparison import Verdict
+from monitor.core.estimate import Estimate
+from monitor.core.estimators.ensemble import headline_in
 from monitor.core.report import Report, SegmentReport
+from monitor.core.segments import ALL, name_of
 from monitor.web.pages.wording import place, plural
 from monitor.web.site import Health
 
@@ -28,11 +31,17 @@ class Urgency(IntEnum):
     ALERT = 0, "▲", "Alert"
     PENDING = 1, "◆", "Pending"
     UNKNOWN = 2, "?", "Unknown"
-    INFO = 3, "○", "Info"
+    PROBLEM = 3, "!", "Input problem"
+    """The input of the model has a problem, so that no alert fires says little."""
+    CHANGED = 4, "≠", "Changed"
+    """No alert, but the estimate fell or the outputs drifted since the baseline."""
+    INFO = 5, "○", "Info"
     """Only alerts of severity info fire or are pending."""
-    UNWATCHED = 4, "–", "No alert configured"
+    UNVERIFIED = 6, "◌", "No alert, baseline unverified"
+    """Compared with its own first records, and nobody has confirmed those."""
+    UNWATCHED = 7, "–", "No alert configured"
     """No alert is configured, so that none fires says nothing."""
-    FINE = 5, "✓", "No alert"
+    FINE = 8, "✓", "No alert"
 
     def __new__(cls, value: int, sign: str, words: str) -> Self:
         """Return a member with its sign and words."""
@@ -67,7 +76,11 @@ def urgency_of(segment: SegmentReport) -> Urgency:
             return urgency
         worst = min(worst, urgency)
     # Without an estimate a window is not ok, whatever its alerts were before.
-    return Urgency.UNKNOWN if headline_of(segment) is None else worst
+    if headline_of(segment) is None:
+        return Urgency.UNKNOWN
+    if segment.verdict is Verdict.FELL or segment.verdict is Verdict.DRIFTED:
+        return min(worst, Urgency.CHANGED)
+    return worst if segment.baseline is None or segment.baseline.verified else min(worst, Urgency.UNVERIFIED)
 
 
 def alert_urgency(alert: AlertStatus) -> Urgency:
@@ -122,7 +135,9 @@ def ranked(report: Report) -> list[SegmentReport]:
 def ranked_models(reports: Sequence[Report]) -> list[Report]:
     """Return the models by their worst windows; a model without windows is unknown."""
     nothing: Rank = (Urgency.UNKNOWN, 0, math.inf, "")
+    problem: Rank = (Urgency.PROBLEM, 0, math.inf, "")
     worst = {id(report): min((rank(one, report) for one in report.segments), default=nothing) for report in reports}
+    worst |= {id(one): min(worst[id(one)], problem) for one in reports if one.input.problems}
     return sorted(reports, key=lambda report: (*worst[id(report)][:3], report.model))
 
 
@@ -132,8 +147,15 @@ def thresholds_of(segment: SegmentReport) -> list[float]:
     return sorted(found)
 
 
+def baseline_accuracy(segment: SegmentReport, report: Report) -> float | None:
+    """Return the accuracy that a window is compared with: that of the reference while its own baseline is collected."""
+    if segment.baseline is not None and segment.baseline.accuracy is not None:
+        return segment.baseline.accuracy
+    return None if report.reference is None else report.reference.accuracy
+
+
 def _margin(segment: SegmentReport, report: Report) -> float:
-    """Return how far the interval's upper end lies above the highest lower threshold; without one, the estimate above the reference."""
+    """Return how far the interval's upper end lies above the highest lower threshold; without one, the estimate above the baseline."""
     estimate = headline_of(segment)
     thresholds = sorted(
         one.threshold
@@ -144,7 +166,8 @@ def _margin(segment: SegmentReport, report: Report) -> float:
         return math.inf
     if thresholds:
         return (estimate.interval.upper if estimate.interval else estimate.accuracy) - thresholds[-1]
-    return math.inf if report.reference is None else estimate.accuracy - report.reference.accuracy
+    baseline = baseline_accuracy(segment, report)
+    return math.inf if baseline is None else estimate.accuracy - baseline
 
 
 MOST_NAMED = 5
@@ -152,6 +175,7 @@ _VERBS = {
     Urgency.ALERT: ("is alerting", "are alerting"),
     Urgency.PENDING: ("is pending", "are pending"),
     Urgency.UNKNOWN: ("cannot be evaluated", "cannot be evaluated"),
+    Urgency.CHANGED: ("has changed since its baseline", "have changed since their baselines"),
 }
 
 
@@ -177,7 +201,9 @@ class Within:
 
     parts: int = 0
     notable: Sequence[SegmentReport] = ()
-    """Those that alert, are pending, or have no estimate; worst first."""
+    """Those that alert, are pending, have no estimate, or changed; worst first."""
+    problem: bool = False
+    """Whether the input of the model has a problem."""
 
     @property
     def worst(self) -> Urgency:
@@ -186,9 +212,12 @@ class Within:
 
     def urgency(self, own: Urgency) -> Urgency:
         """Return the urgency that a window shows: never fine while a part of it is not."""
-        if own <= Urgency.UNKNOWN or not self.notable:
+        if own <= Urgency.UNKNOWN:
             return own
-        return Urgency.PENDING if self.worst < Urgency.UNKNOWN else min(own, Urgency.UNWATCHED)
+        if self.notable and self.worst < Urgency.UNKNOWN:
+            return Urgency.PENDING
+        own = min(own, Urgency.PROBLEM) if self.problem else own
+        return min(own, Urgency.UNWATCHED) if self.notable else own
 
     def heading(self, own: Urgency) -> str:
         """Return the sign and the words for a window of that urgency."""
@@ -196,7 +225,10 @@ class Within:
 
     def words(self, own: Urgency) -> str:
         """Return the words for a window of that urgency."""
-        return "No alert of its own" if own is Urgency.FINE and self.urgency(own) is not own else own.words
+        if self.problem and own > Urgency.PROBLEM:
+            return Urgency.PROBLEM.words
+        quiet = own in {Urgency.FINE, Urgency.UNVERIFIED}
+        return "No alert of its own" if quiet and self.urgency(own) is not own else own.words
 
     def by_urgency(self) -> list[NotableParts]:
         """Return the notable parts, grouped by urgency."""
@@ -216,28 +248,38 @@ def within(report: Report) -> Mapping[str, Within]:
     notable: dict[str, list[SegmentReport]] = {}
     for one in report.segments:
         own = frozenset(name for name, _ in one.segment)
-        is_notable = urgency_of(one) <= Urgency.UNKNOWN
+        is_notable = urgency_of(one) <= Urgency.CHANGED
         for wider in fields:
             whole = wholes.get(frozenset(pair for pair in one.segment if pair[0] in wider)) if wider < own else None
             if whole is not None:
                 counts[whole.name] += 1
                 notable.setdefault(whole.name, []).extend([one] if is_notable else ())
-    return {
+    found = {
         name: Within(count, sorted(notable[name], key=lambda one: rank(one, report))) for name, count in counts.items()
     }
+    if report.input.problems:
+        found[_WHOLE] = replace(found.get(_WHOLE, Within()), problem=True)
+    return found
 
 
 _MOST_NAMED_AT_TOP = 3
+_WHOLE = name_of(ALL)
 
 
 def urgencies_of(reports: Mapping[str, Report], health: Health) -> list[Urgency]:
     """Return the urgency of every window; a model without a report counts as one unknown window."""
-    known = [urgency_of(segment) for report in reports.values() for segment in report.segments]
+    known = [_shown(segment, report) for report in reports.values() for segment in report.segments]
     return [*known, *(Urgency.UNKNOWN for name in health.unevaluated if name not in reports)]
 
 
+def _shown(segment: SegmentReport, report: Report) -> Urgency:
+    """Return the urgency of a window; that of all records has the problems of the input."""
+    own = urgency_of(segment)
+    return min(own, Urgency.PROBLEM) if report.input.problems and segment.segment == ALL else own
+
+
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OverallStatus:
     """The overall status."""
 
     urgency: Urgency
@@ -246,7 +288,7 @@ class Verdict:
     """The counts behind it, and reasons to doubt it."""
 
 
-def verdict(reports: Mapping[str, Report], health: Health) -> Verdict:
+def overall_status(reports: Mapping[str, Report], health: Health) -> OverallStatus:
     """Return the overall status: that of the worst window, and at best unknown while cpcmon is not ready."""
     urgencies = urgencies_of(reports, health)
     worst, sentence, more = min(urgencies, default=Urgency.UNKNOWN), _alerting(reports, len(urgencies)), []
@@ -261,7 +303,7 @@ def verdict(reports: Mapping[str, Report], health: Health) -> Verdict:
     if health.unhealthy:
         more.insert(0, sentence)
         worst, sentence = Urgency.ALERT, "cpcmon is unhealthy: this page may be out of date."
-    return Verdict(worst, sentence, " ".join(more))
+    return OverallStatus(worst, sentence, " ".join(more))
 
 
 def _alerting(reports: Mapping[str, Report], total: int) -> str:
@@ -279,9 +321,28 @@ def _alerting(reports: Mapping[str, Report], total: int) -> str:
         return "No model has been evaluated yet."
     if urgencies == {Urgency.UNKNOWN}:
         return "No window can be evaluated."
-    if urgencies.isdisjoint({Urgency.FINE, Urgency.INFO, Urgency.PENDING}):
-        return "No alert is configured, so none can fire."
-    return "No critical or warning alert." if Urgency.INFO in urgencies else "No alert."
+    found = _quiet([urgency_of(segment) for _, segment in windows])
+    if not any(segment.alerts and headline_of(segment) is not None for _, segment in windows):
+        found = "No alert is configured, so none can fire"
+    suspects = suspected(list(reports.values()))
+    return f"{found}, but {suspects}: this is no all-clear." if suspects else f"{found}."
+
+
+def _quiet(urgencies: Sequence[Urgency]) -> str:
+    """Describe windows none of which alerts."""
+    quiet = "No critical or warning alert" if Urgency.INFO in urgencies else "No alert"
+    changed = urgencies.count(Urgency.CHANGED)
+    return f"{quiet}, but {plural(changed, 'window')} {_VERBS[Urgency.CHANGED][changed > 1]}" if changed else quiet
+
+
+def suspected(reports: Sequence[Report]) -> str:
+    """Say which models have a problem with their input: the first few; empty if there is none."""
+    names = sorted(report.model for report in reports if report.input.problems)
+    if len(names) == 1:
+        return f"the input of {names[0]} has a problem"
+    more = f" and {len(names) - _MOST_NAMED_AT_TOP} more" if len(names) > _MOST_NAMED_AT_TOP else ""
+    listed = f"{', '.join(names[:_MOST_NAMED_AT_TOP])}{more}"
+    return f"the inputs of {len(names)} models have problems ({listed})" if names else ""
 
 
 def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str:
@@ -289,7 +350,9 @@ def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str
     words = {
         Urgency.PENDING: "pending",
         Urgency.UNKNOWN: "unknown",
+        Urgency.PROBLEM: "with an input problem",
         Urgency.INFO: "with info only",
+        Urgency.UNVERIFIED: "with an unverified baseline",
         Urgency.UNWATCHED: "without an alert configured",
     }
     counts = [f"{urgencies.count(urgency)} {name}" for urgency, name in words.items() if urgency in urgencies]

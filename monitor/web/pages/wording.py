@@ -2,14 +2,19 @@
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
+from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChange, Verdict
+from monitor.core.baselines.output_drift import Measure
 from monitor.core.estimate import Estimate, Interval, WindowState
+from monitor.core.input_health import FoundProblem, InputProblem
 from monitor.core.performance import Performance
 from monitor.core.report import InputFacts
+from monitor.errors import Problem
 
 STATES = {
     WindowState.OK: "The estimators have no answer",
@@ -28,18 +33,31 @@ PHASES = {
     AlertPhase.FIRING: "firing",
     AlertPhase.RECOVERING: "firing, recovering",
 }
+VERDICTS = {
+    Verdict.FELL: "The estimate fell",
+    Verdict.DRIFTED: "The estimate holds, but the outputs drifted: trust it less",
+    Verdict.HOLDS: "The estimate holds, and so do the outputs",
+}
+MEASURES = {Measure.CLASS_MIX: "Predicted classes", Measure.CONFIDENCE: "Confidence"}
+_AGAINST = {
+    BaselineKind.REFERENCE: "the reference",
+    BaselineKind.LABELLED: "the labelled records of this segment in the reference",
+    BaselineKind.OWN: "its own first records",
+}
 _KINDS = {
     AlertType.DISAGREEMENT: "disagreement of the estimators",
-    AlertType.OUTPUT_DRIFT: "drift of the outputs",
-    AlertType.BASELINE_GAP: "gap between an unverified baseline and the reference",
+    AlertType.OUTPUT_DRIFT: "the model answers differently than it did; do not rely on the estimate alone",
+    AlertType.BASELINE_GAP: "far below the reference since its first records, and nobody has confirmed that",
     AlertType.SILENT: "no new records",
     AlertType.DEGRADED_INPUT: "rejected or suspicious records",
 }
 
 
-def alert_words(alert: AlertStatus, estimate: Estimate | Performance | None, now: float) -> str:
-    """Describe an alert that is not quiet."""
-    return f"{alert.alert} ({alert.severity}): {_condition(alert, estimate)}; {phase_words(alert, now)}"
+def alert_words(
+    alert: AlertStatus, estimate: Estimate | Performance | None, now: float, field: Sequence[Interval] = ()
+) -> str:
+    """Describe an alert that is not quiet; `field` are the field intervals of the window."""
+    return f"{alert.alert} ({alert.severity}): {_condition(alert, estimate, field)}; {phase_words(alert, now)}"
 
 
 def phase(alert: AlertStatus) -> str:
@@ -55,18 +73,96 @@ def phase_words(alert: AlertStatus, now: float) -> str:
     return f"{text}; resolves if this lasts" if alert.phase is AlertPhase.RECOVERING else text
 
 
-def _condition(alert: AlertStatus, estimate: Estimate | Performance | None) -> str:
-    """Describe the compared value and the threshold; name the end of the interval where that was compared."""
+def _condition(alert: AlertStatus, estimate: Estimate | Performance | None, field: Sequence[Interval]) -> str:
+    """Describe the compared value and the threshold; name the end of the interval where that was compared, and the baseline."""
     compared = f"estimated {alert.compared}" if alert.kind is AlertType.ACCURACY else _KINDS[alert.kind]
-    if alert.kind not in {AlertType.ACCURACY, AlertType.DISAGREEMENT} or alert.threshold is None or alert.value is None:
-        return compared
+    if alert.threshold is None or alert.value is None:
+        return f"{compared}{_against(alert)}"
+    if alert.kind is AlertType.OUTPUT_DRIFT:
+        return (
+            f"{compared}: {distance(alert.value)} from its baseline, limit {distance(alert.threshold)}{_against(alert)}"
+        )
+    if alert.kind is AlertType.BASELINE_GAP:
+        numbers = f"estimated accuracy {per_cent(alert.value)}, limit {per_cent(alert.threshold)}"
+        return f"{compared}: {numbers}{_against(alert)}"
     side = "under" if alert.value < alert.threshold else "over" if alert.value > alert.threshold else "at"
     end = ""
     if alert.kind is AlertType.ACCURACY and estimate is not None and estimate.interval is not None:
-        end = {estimate.interval.upper: "upper end of the ", estimate.interval.lower: "lower end of the "}.get(
-            alert.value, ""
+        named = [(estimate.interval, ""), *((one, "field interval of the ") for one in field[-1:] if alert.estimator)]
+        ends = {
+            value: f"{name} end of the {of}"
+            for interval, of in reversed(named)
+            for value, name in zip(interval, ("lower", "upper"), strict=True)
+        }
+        # The interval of a change since an own baseline is wider than that of the estimate.
+        since = "upper end of the " if alert.baseline == BaselineKind.OWN and _differs(alert.value, estimate) else ""
+        end = ends.get(alert.value, since)
+    numbers = f"{per_cent(alert.value)}, is {side} the threshold of {per_cent(alert.threshold)}"
+    return f"{end}{compared}, {numbers}{_against(alert)}"
+
+
+def _differs(value: float, estimate: Estimate | Performance) -> bool:
+    return isinstance(estimate, Estimate) and value != estimate.accuracy
+
+
+def _against(alert: AlertStatus) -> str:
+    """Return the baseline that an alert compares with, in parentheses."""
+    return f" ({text})" if (text := against(alert)) else ""
+
+
+def against(alert: AlertStatus) -> str:
+    """Return the baseline that an alert compares with; nothing if it compares with none."""
+    if alert.baseline is None:
+        return ""
+    if alert.kind is AlertType.BASELINE_GAP:
+        return "compared with the reference, while its own baseline is unverified"
+    return f"compared with {_AGAINST[BaselineKind(alert.baseline)]}"
+
+
+def compared_value(alert: AlertStatus, value: float | None) -> str | None:
+    """Format a value or threshold of an alert: a distance of outputs, or a ratio."""
+    if value is None:
+        return None
+    return distance(value) if alert.kind is AlertType.OUTPUT_DRIFT else per_cent(value)
+
+
+def distance(value: float) -> str:
+    """Format a distance of outputs: 0.14."""
+    return f"{value:.2f}"
+
+
+def baseline_words(baseline: Baseline) -> str:
+    """Say what a window is compared with."""
+    records = plural(baseline.records, "record")
+    if baseline.kind is BaselineKind.OWN:
+        if baseline.accuracy is None:
+            needed = f" of {baseline.needed:,}" if baseline.records < baseline.needed else ""
+            return f"No labelled baseline: collecting its own, {baseline.records:,}{needed} records"
+        period = ""
+        if baseline.first_at is not None and baseline.last_at is not None:
+            period = f", from {clock(baseline.first_at, seconds=False)} to {clock(baseline.last_at, seconds=False)}"
+        found = f"its own first {records}{period}, estimated accuracy"
+        return f"No labelled baseline: compared with {found} {per_cent(baseline.accuracy)}"
+    whose = "of this segment in the reference" if baseline.kind is BaselineKind.LABELLED else "of the reference"
+    accuracy = "" if baseline.accuracy is None else f", accuracy {per_cent(baseline.accuracy)}"
+    return f"Compared with the {baseline.records:,} labelled records {whose}{accuracy}"
+
+
+def class_change(name: str, change: ClassChange) -> str:
+    """Describe the class that changed most."""
+    return f"{name}: {per_cent(change.before)} of the answers then, {per_cent(change.now)} now"
+
+
+def brief_baseline(baseline: Baseline) -> str:
+    """Return the baseline for a table: `own baseline 58.3%, unverified`."""
+    if baseline.accuracy is None:
+        return (
+            f"collecting its own baseline: {baseline.records:,} of {max(baseline.records, baseline.needed):,} records"
         )
-    return f"{end}{compared}, {per_cent(alert.value)}, is {side} the threshold of {per_cent(alert.threshold)}"
+    if baseline.kind is BaselineKind.REFERENCE:
+        return f"reference {per_cent(baseline.accuracy)}"
+    unverified = "" if baseline.verified else ", unverified"
+    return f"{baseline.kind} baseline {per_cent(baseline.accuracy)} of {baseline.records:,}{unverified}"
 
 
 def per_cent(ratio: float) -> str:
@@ -166,6 +262,73 @@ def oddities(records: InputFacts) -> list[str]:
     if records.constant:
         found.append("All records are equal: the model may be stuck.")
     return found
+
+
+_CHECK_TIMES = "check time_zone and time_unit of the source, and the sender's clock"
+_CHECK_CLASSES = "are the classes of the records in the order of the reference"
+_PROBLEMS = {
+    InputProblem.SEGMENT_NEVER_SEEN: (
+        Problem("segments", "records with {fields}", "none among the latest"),
+        "no such segment exists, and no alert on one can fire; compare a record with segment_by and fields.segments",
+    ),
+    InputProblem.SEGMENT_MISSING: (
+        Problem("segments", "{fields} in every record", "{share} without"),
+        "these records are in no such segment; let the sender fill the field",
+    ),
+    InputProblem.ALERT_MATCHES_NOTHING: (
+        Problem("alerts", "a segment for each alert", "none for {names}"),
+        "such an alert cannot fire; compare its segments with those that exist",
+    ),
+    InputProblem.CLASS_MIX: (
+        Problem(
+            "predicted classes",
+            "about the shares of the reference",
+            "{names} {now} instead of {before}, a Jensen-Shannon distance of {value:.2f}{reordered}",
+        ),
+        f"{_CHECK_CLASSES}, and are the patients like those of the reference?",
+    ),
+    InputProblem.TIME_AHEAD: (
+        Problem("times", "times up to now", "{share} ahead of the clock"),
+        f"they count as of their arrival; {_CHECK_TIMES}",
+    ),
+    InputProblem.TIME_BEHIND: (
+        Problem("times", "times of the last day", "{share} older on arrival"),
+        f"unless old records are sent on purpose, {_CHECK_TIMES}",
+    ),
+    InputProblem.ARGMAX_MISMATCH: (
+        Problem("decisions", "the class that the probabilities decide", "another one in {share}"),
+        f"{_CHECK_CLASSES}, and does the device decide as the reference says?",
+    ),
+    InputProblem.DUPLICATES: (
+        Problem("ids", "a new id for each record", "an id that was counted before in {share}"),
+        "they are dropped; are records sent again, or does the field hold something else than an id of the record?",
+    ),
+    InputProblem.LATE: (
+        Problem("times", "records newer than the window", "{share} older than all of it"),
+        "they are dropped; is an archive sent again, or did earlier records have a wrong time?",
+    ),
+    InputProblem.OTHER_VERSION: (
+        Problem("versions", "the version of the reference", "another one in {share}"),
+        "they are dropped; give the new version a reference, or correct fields.version of the source",
+    ),
+}
+"""What was expected and found, and what to do."""
+
+
+def problem_words(one: FoundProblem) -> str:
+    """Describe a problem with the input of a model: where, what was expected and found, what to do."""
+    problem, action = _PROBLEMS[one.problem]
+    now, before = one.class_shares or (0.0, 0.0)
+    found = str(problem).format(
+        fields=" or ".join(names.replace(",", " and ") for names in one.names),
+        names=", ".join(one.names),
+        share=f"{per_cent(one.value or 0.0)} of the latest records",
+        value=one.value,
+        now=per_cent(now),
+        before=per_cent(before),
+        reordered="; sorted, the shares are those of the reference" if one.reordered else "",
+    )
+    return f"{found}; {action}"
 
 
 def place(name: str) -> str:

@@ -119,12 +119,14 @@ class RequestHandler:
         self._page_workers.close()
         self._password_workers.close()
 
-    async def answer(self, method: str, target: str, headers: Mapping[str, str], client: str) -> Response:
+    async def answer(
+        self, method: str, target: str, headers: Mapping[str, str], client: str, body: bytes = b""
+    ) -> Response:
         """Return the response to a request."""
         config = self._settings.current().config
         response = self._check_host(target, headers) or await self._check_login(config, headers, client)
         if response is None:
-            response = await self._page(Request(method, path_of(target), headers, query_of(target)))
+            response = await self._page(Request(method, path_of(target), headers, query_of(target), body))
         return with_headers(response, config.headers)
 
     def _check_host(self, target: str, headers: Mapping[str, str]) -> Response | None:

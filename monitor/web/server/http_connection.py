@@ -118,16 +118,16 @@ class HttpConnection:
             if head is None:
                 return False
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-            refusal = await self._drain_body(headers)
+            body = await self._body(headers)
         except h11.RemoteProtocolError as error:
             await self._refuse(_refused(error))
             return False
-        if refusal is not None:
-            await self._refuse(refusal)
+        if isinstance(body, Response):
+            await self._refuse(body)
             return False
         self.phase = ConnectionPhase.ANSWERING
         method, target = head.method.decode("latin-1"), head.target.decode("latin-1")
-        response = await self._handler.answer(method, target, headers, self._client)
+        response = await self._handler.answer(method, target, headers, self._client, body)
         await self._send(response, bodyless=method == "HEAD")
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
@@ -180,25 +180,25 @@ class HttpConnection:
             self._last_cr = b"\r" if consumed.endswith(b"\r") else b""
         return event
 
-    async def _drain_body(self, headers: Mapping[str, str]) -> Response | None:
-        """Read and discard a body, which no page needs; returns a refusal when it is too long or its framing is ambiguous."""
+    async def _body(self, headers: Mapping[str, str]) -> bytes | Response:
+        """Read and return the body; returns a refusal when it is too long or its framing is ambiguous."""
         if "transfer-encoding" in headers and "content-length" in headers:
             # RFC 9112, 6.1: a proxy may have framed this request differently (request smuggling).
             return plain(HTTPStatus.BAD_REQUEST, "expected Content-Length or Transfer-Encoding, found both")
         too_long = plain(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request body too long")
-        length, left = headers.get("content-length", "0"), self._limits.body_bytes
-        if len(length) > 18 or int(length) > left:
+        length = headers.get("content-length", "0")
+        if len(length) > 18 or int(length) > self._limits.body_bytes:
             return too_long
         if self._http.they_are_waiting_for_100_continue:
             await self._write([self._http.send(h11.InformationalResponse(status_code=100, headers=[]))])
             # Waiting for the client again.
             self.phase = ConnectionPhase.WAITING
+        body = bytearray()
         while not isinstance(event := await self._event(), h11.EndOfMessage):
-            if isinstance(event, h11.Data):
-                left -= len(event.data)
-            if left < 0 or not isinstance(event, h11.Data):
+            if not isinstance(event, h11.Data) or len(body) + len(event.data) > self._limits.body_bytes:
                 return too_long
-        return None
+            body += event.data
+        return bytes(body)
 
     async def _refuse(self, response: Response) -> None:
         """Respond to a request that was not read to its end, and close."""

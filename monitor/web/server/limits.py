@@ -29,7 +29,7 @@ class WebLimits:
     head_bytes: int = 64 << 10
     """The size of a request line with its headers."""
     body_bytes: int = 64 << 10
-    """The size of a request body, which is discarded."""
+    """The size of a request body. Only commands have one."""
     linger_seconds: float = 2.0
     linger_bytes: int = 2 << 20
     """How long and how much is read after refusing an incomplete request, so that the client can read the response."""

@@ -21,6 +21,7 @@ class Request:
     """Names in lower case."""
     query: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Decoded; the first value of a repeated name counts."""
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,57 @@
+"""Commands to a running daemon: JSON, read strictly, executed between evaluations. No client input is echoed or logged."""
+
+import logging
+from http import HTTPStatus
+
+import msgspec
+
+from monitor.core.baselines.comparison import BaselineAction
+from monitor.daemon.runner import Runner
+from monitor.errors import UnknownName, UsageError
+
+log = logging.getLogger("cpcmon")
+
+_EXAMPLE = '{"command": "baseline", "model": "density", "segment": "site=A", "action": "reset"}'
+_NOT_A_COMMAND = f"command: expected JSON such as {_EXAMPLE}, found something else"
+_STORED = "done, and stored"
+_NOT_STORED = "done, but not on disk yet, so a crash could undo it: see /-/ready for why the state cannot be written"
+_TOO_LATE = "not done within a minute: it may still be; list the baselines to see"
+_BUSY = "not done: cpcmon is starting, reloading or stopping; try again"
+
+
+class BaselineCommand(msgspec.Struct, tag_field="command", tag="baseline", forbid_unknown_fields=True, frozen=True):
+    """Resets or confirms the own baseline of a segment, which is named as on the page of the model."""
+
+    model: str
+    segment: str
+    action: BaselineAction
+
+
+AnyCommand = BaselineCommand
+"""The union of all commands, told apart by `command`."""
+
+
+def execute(body: bytes, runner: Runner | None) -> tuple[HTTPStatus, str]:
+    """Execute a command; return the status and a sentence for the client. Blocks until the change is on disk."""
+    try:
+        command = msgspec.json.decode(body, type=AnyCommand)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        status, sentence = HTTPStatus.BAD_REQUEST, _NOT_A_COMMAND
+    else:
+        status, sentence = _executed(command, runner)
+    log.info("command: %s", sentence)
+    return status, sentence
+
+
+def _executed(command: AnyCommand, runner: Runner | None) -> tuple[HTTPStatus, str]:
+    if runner is None:
+        return HTTPStatus.SERVICE_UNAVAILABLE, _BUSY
+    try:
+        stored = runner.change(command.model, lambda one: one.change_baseline(command.segment, command.action))
+    except UnknownName as error:
+        return HTTPStatus.NOT_FOUND, str(error)
+    except UsageError as error:
+        return HTTPStatus.CONFLICT, str(error)
+    except TimeoutError:
+        return HTTPStatus.SERVICE_UNAVAILABLE, _TOO_LATE
+    return (HTTPStatus.OK, _STORED) if stored else (HTTPStatus.SERVICE_UNAVAILABLE, _NOT_STORED)
