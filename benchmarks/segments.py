@@ -63,7 +63,8 @@ models:
   - name: density
     alerts:
       - {name: accuracy_low, drop: 0.05}
-      - {name: accuracy_falling, drop: 0.02, on: value, for: 1h}
+      - {name: accuracy_falling, drop: 0.02}
+      - {name: by_value, drop: 0.02, on: value, for: 1h}
 """
 
 Booleans = NDArray[np.bool_]
@@ -71,7 +72,7 @@ Booleans = NDArray[np.bool_]
 
 @cache
 def rules() -> tuple[AlertRule, ...]:
-    """Return the accuracy rules of the example configuration, and the default ones."""
+    """Return the rules on accuracy that docs/alerts.md recommends, one on the value, and the default ones."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
         path.write_text(_CONFIG, encoding="utf-8")

@@ -172,6 +172,7 @@ def with_baselines(plain: Report) -> Report:
         np.where(kinds == 3, NOW - 43_200.0, unknown),
         kinds < 3,
         np.ones(count),
+        np.zeros(count),
         distance,
         distance / 2,
         np.maximum(0.1, 0.75 * distance),

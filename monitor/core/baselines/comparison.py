@@ -226,6 +226,8 @@ class Comparisons:
     verified: Booleans
     widening: Floats
     """How much wider the interval of a change since an own baseline is than that of the estimate."""
+    unknown: Floats
+    """How far a labelled baseline may be off; 0 for others."""
     distance: Floats
     chance: Floats
     """Of outputs, by measure and window; NaN if unknown."""
@@ -303,6 +305,7 @@ class Comparisons:
             filled(self.last_at, last=True),
             np.pad(self.verified, end),
             filled(self.widening, last=True),
+            filled(self.unknown, last=True),
             filled(self.distance, last=True),
             filled(self.chance, last=True),
             filled(self.limit, last=True),
@@ -324,6 +327,7 @@ class _Known(NamedTuple):
     """The baselines of windows, as columns."""
 
     accuracies: Floats
+    unknown: Floats
     records: Integers
     first_at: Floats
     last_at: Floats
@@ -398,9 +402,11 @@ class Baselines:
         kinds = self._kinds[1]
         self.seen_at.update(dict.fromkeys(self.own.keys() - self.seen_at.keys(), now))
         for window in np.flatnonzero(kinds == _OWN).tolist():
-            self._begin(segments[window], float(times.newest_at[window]))
-            if valid[window]:
-                self._collect(segments[window], window, measured, estimates, times)
+            before = self.own.get(segments[window])
+            if before is None or not before.complete:
+                self._begin(segments[window], float(times.newest_at[window]))
+                if valid[window]:
+                    self._collect(segments[window], window, measured, estimates, times)
         own = [self.own.get(one) if kind == _OWN else None for one, kind in zip(segments, kinds.tolist(), strict=True)]
         self.seen_at.update((segment, now) for segment, one in zip(segments, own, strict=True) if one is not None)
         found = self._columns(segments, kinds, own, measured)
@@ -421,10 +427,8 @@ class Baselines:
         estimates: WindowEstimates,
         times: WindowTimes,
     ) -> None:
-        """Add a window to the own baseline of its segment, if that is not complete and the window is a new block."""
+        """Add a window to the own baseline of its segment, which is not complete, if the window is a new block."""
         before = self.own.get(segment) or OwnBaseline(self.of)
-        if before.complete:
-            return
         oldest, newest = float(times.oldest_at[window]), float(times.newest_at[window])
         after = replace(before, began_at=oldest if before.began_at is None else before.began_at)
         records = int(measured.records[window])
@@ -496,6 +500,7 @@ class Baselines:
             known.last_at,
             known.verified,
             latest.widening,
+            known.unknown,
             distance,
             latest.chance,
             latest.limit,
@@ -528,6 +533,7 @@ class Baselines:
         cells = 0 if outputs is None else len(outputs.confidence)
         found = _Known(
             np.full((len(names), count), numbers.accuracy),
+            np.zeros(count),
             np.full(count, numbers.records),
             np.full(count, np.nan),
             np.full(count, np.nan),
@@ -541,6 +547,7 @@ class Baselines:
             places = labelled.places([segments[window] for window in windows.tolist()])
             found.accuracies[:, windows], found.records[windows] = labelled.accuracy[places], labelled.records[places]
             found.decided[windows], found.confidence[windows] = labelled.decided[places], labelled.confidence[places]
+            found.unknown[windows] = labelled.accuracy_reach[places]
         for window in np.flatnonzero(kinds == _OWN).tolist():
             one = own[window] or OwnBaseline(self.of)
             complete = one.complete and len(one.decided) == numbers.classes and len(one.confidence) == cells
@@ -593,11 +600,14 @@ def _verdicts(found: Comparisons, estimates: WindowEstimates, valid: Booleans) -
 def change_upper(found: Comparisons, estimates: WindowEstimates, name: str) -> Floats:
     """Return the upper end of an estimate for comparison with its baseline: wider where the baseline is uncertain too.
 
-    An own baseline has the same bias as the estimate, so the end lies above the estimate itself.
+    An own baseline has the same bias as the estimate, so the end lies above the estimate itself. A labelled one is known from
+    few labels; its error counts as independent of that of the bias, though it is a part of it: so alarms rather come late.
     """
     row = estimates.names.index(name)
-    reach = (estimates.upper - estimates.lower)[row] / 2.0
-    return np.asarray(np.where(found.own, estimates.accuracy[row] + reach * found.widening, estimates.upper[row]))
+    accuracy, upper = estimates.accuracy[row], estimates.upper[row]
+    own = accuracy + (upper - estimates.lower[row]) / 2.0 * found.widening
+    labelled = accuracy + np.hypot(upper - accuracy, found.unknown)
+    return np.asarray(np.select([found.own, found.unknown > 0.0], [own, labelled], upper))
 
 
 def _or_nan(value: float | None) -> float:

@@ -138,6 +138,11 @@ class SegmentBaselines:
         return found
 
     @cached_property
+    def accuracy_reach(self) -> Floats:
+        """How far the accuracy may be off, at the level of the intervals."""
+        return np.asarray(self._outward * np.sqrt(self.accuracy_variance))
+
+    @cached_property
     def bias(self) -> Floats:
         """The bias of each estimator in each segment, shrunk towards that of the whole."""
         return self._bias.value
