@@ -67,9 +67,11 @@ def recording_rules(job: str) -> list[RecordingRule]:
 def _field(matcher: str) -> list[RecordingRule]:
     """Return the field intervals of the merged headline, by the daemon's formula."""
     headline = f'{RATIO}{{estimator="{ADAPTIVE}",{matcher}}}'
-    visible = (
-        f"abs({headline} - on ({MODEL}) group_left () max by ({MODEL}) (cpcmon_reference_accuracy_ratio{{{matcher}}}))"
-    )
+    reference = f"max by ({MODEL}) (cpcmon_reference_accuracy_ratio{{{matcher}}})"
+    # Where the estimate started from: the segment's own accuracy in the reference, or that of the whole.
+    labelled = f'max by ({WINDOW}) (cpcmon_baseline_accuracy_ratio{{kind="labelled",{matcher}}})'
+    start = f"({labelled} or max by ({WINDOW}) (0 * {headline} + on ({MODEL}) group_left () {reference}))"
+    visible = f"abs({headline} - on ({WINDOW}) group_left () {start})"
     spread = f"{FIELD_CHANCE} * sqrt({headline} * (1 - {headline})) + {FIELD_LEAST}"
     reach = f"{visible} + on ({WINDOW}) group_left () {DISAGREEMENT}{{{matcher}}} + {spread}"
     found = [RecordingRule(FIELD_REACH, reach)]

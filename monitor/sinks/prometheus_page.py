@@ -69,6 +69,7 @@ BASELINE_RECORDS = MetricFamily("cpcmon_baseline_records", _OF_BASELINE, "Record
 BASELINE_VERIFIED = MetricFamily("cpcmon_baseline_verified", _OF_BASELINE, "1 when the baseline has labels or an operator confirmed it, else 0.")
 DRIFT = MetricFamily("cpcmon_output_drift", _OF_MEASURE, "Distance of the outputs from those of the baseline, 0 to 1. Absent when it is unknown.")
 CHANCE_DRIFT = MetricFamily("cpcmon_output_drift_chance", _OF_MEASURE, "Largest distance of the outputs that sampling error explains.")
+DRIFT_LIMIT = MetricFamily("cpcmon_output_drift_limit", _OF_MEASURE, "Distance above which the outputs have drifted.")
 VERDICT = MetricFamily("cpcmon_window_verdict", ("model", "segment", "verdict"), "1 for the verdict of the comparison with the baseline. Absent for the others, and when nothing can be said.")
 THRESHOLD = MetricFamily("cpcmon_accuracy_threshold_ratio", ("alert", "estimator", "model", "segment", "severity"), "Threshold that an alert compares the estimated accuracy with.")
 FIRING = MetricFamily("cpcmon_alert_firing", _OF_ALERT, "1 when the alert fires, else 0.")
@@ -110,7 +111,7 @@ PROBLEM = MetricFamily("cpcmon_input_problem", ("model", "problem"), "1 when the
 
 FAMILIES: tuple[MetricFamily, ...] = (
     ACCURACY, LOWER, UPPER, FIELD_LOWER, FIELD_UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM,
-    DISAGREEMENT, CHANCE_DISAGREEMENT, BASELINE, BASELINE_RECORDS, BASELINE_VERIFIED, DRIFT, CHANCE_DRIFT, VERDICT, THRESHOLD,
+    DISAGREEMENT, CHANCE_DISAGREEMENT, BASELINE, BASELINE_RECORDS, BASELINE_VERIFIED, DRIFT, CHANCE_DRIFT, DRIFT_LIMIT, VERDICT, THRESHOLD,
     FIRING, PENDING, HELD, SINCE, RECORDS, VALID, STATE, FRESH, MINIMUM, LAST_RECORD, LAST_VALID, LAST_EVALUATION,
     SET_SIZE, SET_EMPTY, PREDICTED, PERFORMANCE, PERFORMANCE_LOWER, PERFORMANCE_UPPER, PERFORMANCE_THRESHOLD,
     CLASS_SHARE, CLASS_LOWER, CLASS_UPPER, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, REFERENCE_CONFIDENCE,
@@ -369,6 +370,7 @@ class _Writer:
         around = [(f'measure="{measure}",', "") for measure in MEASURES]
         self._add_windows(DRIFT, found.distance, around, windows.has_results)
         self._add_windows(CHANCE_DRIFT, found.chance, around, windows.has_results)
+        self._add_windows(DRIFT_LIMIT, found.limit, around, windows.has_results)
         verdicts = np.arange(1, len(VERDICTS))[:, None] == found.verdicts
         self._add_windows(VERDICT, verdicts, [("", f',verdict="{one}"') for one in VERDICTS[1:]], verdicts)
 

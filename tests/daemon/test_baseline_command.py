@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,12 @@ from urllib.request import Request, urlopen
 import bcrypt
 import pytest
 
+from monitor.daemon.commands import execute
+from monitor.ingest.ingestion import PendingValues
 from tests.conftest import ROOT, Ran
 from tests.daemon.conftest import Site
 from tests.daemon.process import LIMIT, Process, one, running, write_records
+from tests.waiting import wait_until
 
 RESET = {"command": "baseline", "model": "density", "segment": "site=A", "action": "reset"}
 LOGIN = "Basic " + b64encode(b"operator:wonder").decode()
@@ -93,6 +97,11 @@ def test_a_reset_is_on_disk_when_it_is_answered(secured: Site, cpcmon: Callable[
         assert busy.code == 3
         assert "of a running daemon, name --url" in busy.err
 
+        reload = Request(process.url + "/-/reload", method="POST", headers={"Authorization": LOGIN})  # noqa: S310
+        with urlopen(reload, timeout=LIMIT) as answer:  # noqa: S310 - our own
+            assert answer.status == 200
+        wait_until(lambda: (status(process).get("site=A") or {}).get("verified"), lambda: process.log)
+
         assert post(process, RESET) == (200, "done, and stored\n")
         assert status(process)["site=A"]["accuracy"] is None
         process.kill()
@@ -165,6 +174,46 @@ def test_the_state_of_a_stopped_daemon_is_changed(site: Site, cpcmon: Callable[.
     assert "still collected" in cpcmon(*segment, "--confirm", *state).err
     assert cpcmon("baseline", "density", "--segment", "site=B", "--reset", *state).code == 2
     assert cpcmon("baseline", "other", "--config.file", site.config).code == 2
+
+
+class SlowRunner:
+    """A runner whose disk is full, or that is stopping."""
+
+    def __init__(self, *, stored: bool | Exception) -> None:
+        self._stored = stored
+
+    def change(self, model: str, change: object) -> bool:
+        """Do nothing."""
+        del model, change
+        if isinstance(self._stored, Exception):
+            raise self._stored
+        return self._stored
+
+
+@pytest.mark.parametrize(
+    ("runner", "code", "said"),
+    [
+        (SlowRunner(stored=True), 200, "done, and stored"),
+        (SlowRunner(stored=False), 503, "done, but not on disk yet, so a crash could undo it"),
+        (SlowRunner(stored=TimeoutError()), 503, "not done within a minute: it may still be"),
+        (None, 503, "not done: cpcmon is starting, reloading or stopping"),
+    ],
+)
+def test_the_answer_says_what_happened(runner: Any, code: int, said: str) -> None:
+    found, sentence = execute(json.dumps(RESET).encode(), runner)
+    assert (found, sentence.startswith(said)) == (code, True)
+
+
+def test_a_value_counts_as_written_when_its_latest_version_is() -> None:
+    """A command waits for that, and not longer than it may."""
+    values = PendingValues()
+    values.store("baselines:density", b"1")
+    older = values.unwritten()
+    values.store("baselines:density", b"2")
+    values.written(older)
+    assert not values.wait_written("baselines:density", 0.01)
+    threading.Timer(0.05, lambda: values.written(values.unwritten())).start()
+    assert values.wait_written("baselines:density", LIMIT)
 
 
 @pytest.mark.parametrize(

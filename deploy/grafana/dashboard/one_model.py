@@ -8,7 +8,7 @@ from grafana_foundation_sdk.models import dashboard
 
 from deploy.grafana.dashboard import panels as p
 from deploy.grafana.dashboard import queries as q
-from monitor.core.baselines.comparison import DRIFT_LEAST, DRIFT_MARGIN, Verdict
+from monitor.core.baselines.comparison import Verdict
 
 TITLE = "One model over time: $model, segment $segment"
 
@@ -67,18 +67,14 @@ def _estimate() -> timeseries.Panel:
 
 
 def _drift() -> timeseries.Panel:
-    drift, chance = (q.series(f"cpcmon_output_drift{one}", *_CHOSEN) for one in ("", "_chance"))
+    drift, limit = (q.series(f"cpcmon_output_drift{one}", *_CHOSEN) for one in ("", "_limit"))
     found = p.panel(
         p.lines().min(0).max(1),
         "Drift of the outputs",
         "How far the predicted classes and the confidences are from those of the baseline, from 0 to 1. Above the dashed"
         " line of the same name, the model answers differently than it did: do not rely on the estimate alone.",
         p.over_time("found", f"max by (measure) ({drift})", "{{measure}}"),
-        p.over_time(
-            "limit",
-            f"max by (measure) (clamp_min({DRIFT_MARGIN} * {chance}, {DRIFT_LEAST}))",
-            "limit of {{measure}}",
-        ),
+        p.over_time("limit", f"max by (measure) ({limit})", "limit of {{measure}}"),
         unit="none", span=12, height=9, runbook="output_drift",
     )  # fmt: skip
     return found.override_by_query("limit", [p.colour(p.RED), p.DASHED])

@@ -401,9 +401,11 @@ class Baselines:
         kinds = self._kinds[1]
         self.seen_at.update(dict.fromkeys(self.own.keys() - self.seen_at.keys(), now))
         for window in np.flatnonzero(kinds == _OWN).tolist():
-            self._begin(segments[window], float(times.newest_at[window]))
-            if valid[window]:
-                self._collect(segments[window], window, measured, estimates, times)
+            before = self.own.get(segments[window])
+            if before is None or not before.complete:
+                self._begin(segments[window], float(times.newest_at[window]))
+                if valid[window]:
+                    self._collect(segments[window], window, measured, estimates, times)
         own = [self.own.get(one) if kind == _OWN else None for one, kind in zip(segments, kinds.tolist(), strict=True)]
         self.seen_at.update((segment, now) for segment, one in zip(segments, own, strict=True) if one is not None)
         found = self._columns(segments, kinds, own, measured)
@@ -424,10 +426,8 @@ class Baselines:
         estimates: WindowEstimates,
         times: WindowTimes,
     ) -> None:
-        """Add a window to the own baseline of its segment, if that is not complete and the window is a new block."""
+        """Add a window to the own baseline of its segment, which is not complete, if the window is a new block."""
         before = self.own.get(segment) or OwnBaseline(self.of)
-        if before.complete:
-            return
         oldest, newest = float(times.oldest_at[window]), float(times.newest_at[window])
         after = replace(before, began_at=oldest if before.began_at is None else before.began_at)
         records = int(measured.records[window])

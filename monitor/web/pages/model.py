@@ -221,7 +221,11 @@ def _history(
     data = OverTime(
         series,
         now,
-        None if facts is None else facts.accuracy,
+        segment.baseline.accuracy
+        if segment.baseline is not None and segment.baseline.kind is BaselineKind.LABELLED
+        else None
+        if facts is None
+        else facts.accuracy,
         thresholds(segment),
         realised,
         [Mark(alert.alert, alert.since) for alert in segment.alerts if alert.phase is not AlertPhase.OK],
