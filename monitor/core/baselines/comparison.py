@@ -8,6 +8,7 @@ own baseline is unverified until an operator confirms it, and meanwhile also com
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import isnan
 from operator import is_not
 from typing import NamedTuple
 
@@ -276,7 +277,7 @@ class Comparisons:
         """Return the drift of one window by measure; empty if unknown."""
         columns = (self.distance[:, index], self.chance[:, index], self.limit[:, index])
         found = zip(MEASURES, *(column.tolist() for column in columns), strict=True)
-        return tuple(OutputDrift(*one) for one in found if not np.isnan(one[1:]).any())
+        return tuple(OutputDrift(*one) for one in found if not any(map(isnan, one[1:])))
 
     def changed_class(self, index: int) -> ClassChange | None:
         """Return the class that changed most in one window; None if unknown."""
