@@ -45,7 +45,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = """\
 examples:
-  cpcmon baseline density --config.file config.yaml
+  cpcmon baseline density --state state
   cpcmon baseline density --url http://localhost:9877
   cpcmon baseline density --segment site=A --reset
   cpcmon baseline density --segment site=A --confirm --user operator --password-file secrets/operator

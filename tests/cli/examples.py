@@ -29,7 +29,6 @@ def prepare(folder: Path) -> None:
     shutil.copy(folder / "density.ref", folder / "hospitals.ref")
     watch = ["watch", folder / "inbox", "--reference", folder / "density.ref", "--state", folder / "state", "--once"]
     assert main([str(word) for word in watch]) == 0
-    shutil.copytree(folder / "state", folder / "tour-state")
 
 
 def _screening(path: Path) -> None:
