@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from benchmarks.coverage import REAL_SETS, labelled, sources
 from monitor.config.reading import read_config
-from monitor.core.alerts import AlertPhase, AlertRule, AlertState, Dwell, On, WindowFacts, conditions, step
+from monitor.core.alerts import AlertPhase, AlertRule, AlertState, AlertType, Dwell, On, WindowFacts, conditions, step
 from monitor.core.baselines.comparison import (
     BaselineMode,
     BaselineOptions,
@@ -452,7 +452,7 @@ def _real(path: Path) -> tuple[dict[str, list[Watched]], list[float]]:
 def faults() -> Iterator[str]:
     """Yield the table of faults of one feature at one of two sites."""
     yield "\nfaults of one feature at one of two sites, windows of 1,000: records from the fault to the alarm\n"
-    names = [one.name for one in fault_rules() if one.name != "baseline_gap"]
+    names = [one.name for one in fault_rules() if one.kind is not AlertType.BASELINE_GAP]
     columns = ["fault; baseline", "true accuracy", "`adaptive`", "`consensus`", "predicted shares", *names]
     yield f"| {' | '.join(columns)} |\n|---|{'---:|' * (len(columns) - 1)}"
     for fault in FAULTS:

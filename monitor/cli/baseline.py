@@ -23,14 +23,8 @@ from monitor.core.baselines.comparison import BaselineAction, BaselineKind, Base
 from monitor.core.estimators.ensemble import headline_in
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.errors import Problem, ServerError, StateInUse, UnknownName, UsageError
-from monitor.evaluation.evaluator import (
-    NOT_COMPLETE,
-    StoredBaseline,
-    baselines_as_bytes,
-    baselines_from_bytes,
-    baselines_key_of,
-    segment_named,
-)
+from monitor.evaluation.evaluator import NOT_COMPLETE, segment_named
+from monitor.evaluation.stored_values import StoredBaseline, baselines_as_bytes, baselines_from_bytes, baselines_key_of
 from monitor.reference.reference import Reference
 from monitor.state.commit_plan import CommitPlan
 from monitor.state.database import BACKUPS, NAME
@@ -51,7 +45,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = """\
 examples:
-  cpcmon baseline density --config.file config.yaml
+  cpcmon baseline density --state state
   cpcmon baseline density --url http://localhost:9877
   cpcmon baseline density --segment site=A --reset
   cpcmon baseline density --segment site=A --confirm --user operator --password-file secrets/operator
@@ -204,7 +198,7 @@ class _Stopped:
         baselines = self._baselines
         rows = [] if baselines is None else _of_reference(baselines)
         needed = None if baselines is None else baselines.needed
-        for segment, _, one in stored:
+        for segment, one in stored:
             if baselines is None or baselines.kind(segment) is BaselineKind.OWN:
                 accuracy = one.estimates.get(headline_in(tuple(one.estimates))) if one.complete else None
                 times = one.first_at, one.last_at
@@ -242,7 +236,7 @@ class _Stopped:
             stored = [] if content is None else baselines_from_bytes(content)
         except ValueError as error:
             raise UsageError(Problem(str(self._folder), "baselines that can be read", "damaged ones")) from error
-        return [one for one in stored if self._baselines is None or one[2].of == self._baselines.of]
+        return [one for one in stored if self._baselines is None or one[1].of == self._baselines.of]
 
 
 def _baselines(model: ModelConfig, reference: Reference) -> Baselines:
@@ -266,12 +260,12 @@ def _of_reference(baselines: Baselines) -> list[_Row]:
 
 
 def _changed(stored: StoredBaseline, action: BaselineAction) -> StoredBaseline:
-    segment, seen_at, one = stored
+    segment, one = stored
     if action is BaselineAction.RESET:
-        return segment, seen_at, one.restarted()
+        return segment, one.restarted()
     if not one.complete:
         raise UsageError(NOT_COMPLETE)
-    return segment, seen_at, replace(one, confirmed=True)
+    return segment, replace(one, confirmed=True)
 
 
 def _row(segment: str, one: dict[str, Any]) -> _Row:

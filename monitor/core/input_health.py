@@ -253,6 +253,29 @@ class RecentShare:
 
 
 @dataclass(slots=True)
+class VersionCounts:
+    """Recent records with the version of the reference, and with others."""
+
+    right: int = 0
+    other: int = 0
+    of: str = ""
+    """The version of the reference; empty when any is accepted."""
+
+    def add(self, right: int, other: int) -> None:
+        """Count records; older ones fade."""
+        self.right, self.other = self.right + right, self.other + other
+        total = self.right + self.other
+        if total > RECENT_RECORDS:
+            self.right = self.right * RECENT_RECORDS // total
+            self.other = self.other * RECENT_RECORDS // total
+
+    @property
+    def mismatch(self) -> bool:
+        """Whether most recent records have another version."""
+        return self.right + self.other >= FEWEST and self.other > self.right
+
+
+@dataclass(slots=True)
 class RecentInput:
     """The problems of a model's input between evaluations; kept across restarts."""
 

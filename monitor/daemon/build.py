@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 from monitor.config.config import Config, ModelOptions, model_options
 from monitor.config.references import room_for
-from monitor.evaluation.evaluator import Evaluator, baselines_key_of, key_of
+from monitor.evaluation.evaluator import Evaluator
+from monitor.evaluation.stored_values import baselines_key_of, key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.hints import CONFIG_FILE, Wording

@@ -25,7 +25,7 @@ from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Notifier
 from monitor.errors import CpcmonError, StateError
 from monitor.evaluation.crontab import cron_problem
-from monitor.evaluation.evaluator import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
+from monitor.evaluation.stored_values import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
 from monitor.ingest.ingestion import PendingValues
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry

@@ -14,8 +14,9 @@ from monitor.daemon.clock import CONFIRMED_SECONDS, Clock, ClockChange, Moment, 
 from monitor.daemon.watchdog import Watchdog
 from monitor.errors import Problem, UnknownName
 from monitor.evaluation.crontab import seconds_of_runs
-from monitor.evaluation.evaluator import Evaluator, baselines_key_of, key_of
+from monitor.evaluation.evaluator import Evaluator
 from monitor.evaluation.schedule import Schedule
+from monitor.evaluation.stored_values import baselines_key_of, key_of
 from monitor.ingest.backlog import BacklogProgress
 from monitor.telemetry import Telemetry
 from monitor.web.pages.wording import problem_words

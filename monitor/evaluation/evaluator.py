@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, cast
 
-import msgspec
 import numpy as np
 
 from monitor.config.config import CLASS_MIX, ModelConfig, target_of
@@ -33,14 +32,13 @@ from monitor.core.baselines.comparison import (
     BaselineMode,
     Baselines,
     Comparisons,
-    OwnBaseline,
     WindowTimes,
     change_upper,
 )
 from monitor.core.calibration import WindowEstimates
 from monitor.core.estimate import HEADLINE, STATES, Why, WindowState
 from monitor.core.estimators.ensemble import headline_in
-from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, far_mix
+from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, VersionCounts, far_mix
 from monitor.core.performance import MeasuredPerformance, Target
 from monitor.core.report import (
     AlertColumns,
@@ -55,6 +53,7 @@ from monitor.core.report import (
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.errors import Problem, UnknownName, UsageError
+from monitor.evaluation.stored_values import AlertMemory, WindowAlertState, baselines_as_bytes, baselines_from_bytes
 from monitor.reference.reference import NO_ADAPTIVE, Reference
 
 log = logging.getLogger("cpcmon")
@@ -69,140 +68,10 @@ _FAILED = 1 + list(Why).index(Why.ERROR)
 _TIED_REFERENCE = 0.5
 """With such a share of tied confidences in the reference, the model rounds its outputs, and one-hot vectors are normal."""
 
-PERFORMANCE = "performance"
-"""The name of estimates beyond accuracy, in counts of failures."""
-
-_FORMAT = 1
-_MIN_VERSION_RECORDS = 100
-_MAX_VERSION_RECORDS = 400
-"""Number of recent records over which the share of other versions is taken."""
-
-
-AlertKey = tuple[str, str, str]
-"""Model, segment and name of an alert."""
-
-NOTIFIED_KEY = "told"
-"""The key of the notified alerts in the state."""
-
-
-def notified_as_bytes(alerts: Iterable[AlertKey]) -> bytes:
-    """Return notified alerts as bytes."""
-    return msgspec.json.encode(sorted(alerts))
-
-
-def notified_from_bytes(content: bytes) -> list[AlertKey]:
-    """Return notified alerts; none from invalid bytes, so that they are notified again."""
-    try:
-        return msgspec.json.decode(content, type=list[AlertKey])
-    except (msgspec.DecodeError, ValueError):
-        return []
-
-
-StoredBaseline = tuple[Segment, float, OwnBaseline]
-"""A segment, when it was last seen, and its own baseline."""
-
 NOT_COMPLETE = Problem("confirm", "a complete own baseline", "one that is still collected")
 
-
-def baselines_as_bytes(stored: Sequence[StoredBaseline]) -> bytes:
-    """Return own baselines as bytes."""
-    return msgspec.msgpack.encode(stored)
-
-
-def baselines_from_bytes(content: bytes) -> list[StoredBaseline]:
-    """Return stored own baselines; raises ValueError."""
-    try:
-        return msgspec.msgpack.decode(content, type=list[StoredBaseline])
-    except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from error
-
-
-def segment_named(name: str, segments: Iterable[Segment]) -> Segment:
-    """Return the segment with a name, as pages show it; raises UnknownName unless there is exactly one."""
-    found = [segment for segment in dict.fromkeys(segments) if name_of(segment) == name]
-    if len(found) != 1:
-        raise UnknownName(
-            Problem("segment", "the name of one segment of the model", f"{len(found) or 'none'} of that name")
-        )
-    return found[0]
-
-
-class WindowAlertState(msgspec.Struct, array_like=True):
-    """The alert state of a window."""
-
-    segment: Segment
-    quiet_seconds: float = 0.0
-    """Time without records, by the running clock."""
-    had_enough: bool = False
-    """Whether it ever held enough records for an estimate."""
-    last_valid_at: float | None = None
-    alerts: dict[str, AlertState] = msgspec.field(default_factory=dict)
-    state: str = ""
-    """The last reported window state; empty in a state of an older cpcmon."""
-    state_since: float | None = None
-
-    def set_state(self, state: str, now: float) -> None:
-        """Set the window state, and since when it holds."""
-        if state != self.state:
-            self.state, self.state_since = state, now
-        elif self.state_since is not None:
-            # The clock was set back: the time must not be in the future.
-            self.state_since = min(self.state_since, now)
-
-
-@dataclass(slots=True)
-class VersionCounts:
-    """Recent records with the version of the reference, and with others."""
-
-    right: int = 0
-    other: int = 0
-    of: str = ""
-    """The version of the reference; empty when any is accepted."""
-
-    def add(self, right: int, other: int) -> None:
-        """Count records; older ones fade."""
-        self.right, self.other = self.right + right, self.other + other
-        total = self.right + self.other
-        if total > _MAX_VERSION_RECORDS:
-            self.right = self.right * _MAX_VERSION_RECORDS // total
-            self.other = self.other * _MAX_VERSION_RECORDS // total
-
-    @property
-    def mismatch(self) -> bool:
-        """Whether most recent records have another version."""
-        return self.right + self.other >= _MIN_VERSION_RECORDS and self.other > self.right
-
-
-@dataclass(frozen=True, slots=True)
-class AlertMemory:
-    """The alert state of a model, as it is stored."""
-
-    versions: VersionCounts
-    windows: tuple[WindowAlertState, ...]
-    version: int = _FORMAT
-    input: RecentInput = field(default_factory=RecentInput)
-
-    def to_bytes(self) -> bytes:
-        """Return the bytes to store."""
-        return msgspec.json.encode(self)
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> "AlertMemory | None":
-        """Return the stored state; None if the bytes are invalid."""
-        try:
-            memory = msgspec.json.decode(content, type=AlertMemory)
-        except (msgspec.DecodeError, ValueError):
-            return None
-        return memory if memory.version == _FORMAT else None
-
-    def firing(self) -> list[tuple[str, str]]:
-        """Return segment and name of the firing alerts."""
-        return [
-            (name_of(window.segment), alert)
-            for window in self.windows
-            for alert, state in window.alerts.items()
-            if state.phase in {AlertPhase.FIRING, AlertPhase.RECOVERING}
-        ]
+PERFORMANCE = "performance"
+"""The name of estimates beyond accuracy, in counts of failures."""
 
 
 class Snapshots(Protocol):
@@ -343,7 +212,7 @@ class Evaluator:
         except ValueError:
             log.warning("%s: stored baselines are invalid, starting without them", self.name)
             return
-        for segment, _, one in stored:
+        for segment, one in stored:
             if one.of == self._baselines.of:
                 self._baselines.own[segment] = one
         if len(self._baselines.own) < len(stored):
@@ -356,9 +225,7 @@ class Evaluator:
         if baselines is None or not baselines.changed:
             return None
         baselines.changed = False
-        return baselines_as_bytes(
-            [(segment, baselines.seen_at.get(segment, 0.0), one) for segment, one in baselines.own.items()]
-        )
+        return baselines_as_bytes(list(baselines.own.items()))
 
     def change_baseline(self, name: str, action: BaselineAction) -> None:
         """Reset or confirm the own baseline of a segment; raises UsageError. It is used from the next evaluation on."""
@@ -413,7 +280,7 @@ class Evaluator:
         at, self.retracted_at = self.retracted_at, None
         if at is not None:
             for memory in (*self._missing.values(), *(tracked.memory for tracked in self._windows.values())):
-                memory.set_state(WindowState.ERROR, at)
+                _set_state(memory, WindowState.ERROR, at)
 
     def _missing_reports(self, snapshot: Snapshot, now: float) -> list[SegmentReport]:
         """Return reports of missing windows. While the daemon catches up they may still come, and their alerts are held."""
@@ -449,7 +316,7 @@ class Evaluator:
             for rule, one in held
         )
         if now is not None:
-            memory.set_state(state, now)
+            _set_state(memory, state, now)
         since = None if now is None else memory.state_since
         return SegmentReport(
             memory.segment, 0, state, last_valid_at=memory.last_valid_at, alerts=alerts, state_since=since
@@ -477,7 +344,7 @@ class Evaluator:
             one.memory.quiet_seconds, one.memory.had_enough = seconds, enough
             if state == _OK:
                 one.memory.last_valid_at = at.now
-            one.memory.set_state(STATES[state], at.now)
+            _set_state(one.memory, STATES[state], at.now)
         compared = self._compare(snapshot, found, at.now)
         facts = WindowFacts(
             found.states,
@@ -737,14 +604,20 @@ def _facts_of(reference: Reference) -> ReferenceFacts:
     )
 
 
-def baselines_key_of(model: str) -> str:
-    """Return the key of a model's own baselines in the state."""
-    return f"baselines:{model}"
+def _set_state(memory: WindowAlertState, state: str, now: float) -> None:
+    """Set the state of a window, and since when it holds."""
+    if state != memory.state:
+        memory.state, memory.state_since = state, now
+    elif memory.state_since is not None:
+        # The clock was set back: the time must not be in the future.
+        memory.state_since = min(memory.state_since, now)
 
 
-def key_of(model: str) -> str:
-    """Return the key of a model's alert state in the state."""
-    return f"alerts:{model}"
-
-
-__all__ = ["Evaluator", "Snapshots", "baselines_key_of", "key_of"]
+def segment_named(name: str, segments: Iterable[Segment]) -> Segment:
+    """Return the segment with a name, as pages show it; raises UnknownName unless there is exactly one."""
+    found = [segment for segment in dict.fromkeys(segments) if name_of(segment) == name]
+    if len(found) != 1:
+        raise UnknownName(
+            Problem("segment", "the name of one segment of the model", f"{len(found) or 'none'} of that name")
+        )
+    return found[0]

@@ -331,12 +331,13 @@ def test_e3_fifty_healthy_segments_in_four_weeks_give_at_most_two_alerts(window:
 def test_e4_a_true_drop_of_ten_points_fires_within_half_a_window_plus_for(
     window: int, early: AlertRule, share: float
 ) -> None:
-    """The early rule, in nearly every segment; the far one is later, and in time only in the large window."""
+    """The early rule, in nearly every segment; the far one a window later, and in a small window in half of them at all."""
     place = clinic(SEED)
     assert place.correct[:POOL].mean() - place.correct[POOL:].mean() == pytest.approx(0.10, abs=0.01)
     far, soon = evaluations_to_fire([FAR, early], SEED, window)
     assert np.mean(soon <= limit_in_evaluations(early)) >= share
-    assert np.mean(far <= limit_in_evaluations(FAR) + BATCHES) >= (share if window == LARGE else 0.5)
+    late, least = (limit_in_evaluations(FAR) + BATCHES, share) if window == LARGE else (4.0 * BATCHES, 0.5)
+    assert np.mean(far <= late) >= least
 
 
 def test_e3_the_early_rule_raises_false_alarms_in_a_small_window() -> None:

@@ -11,6 +11,7 @@ from monitor.config.config import Config, Cron, Every, Storage
 from monitor.core.alerts import AlertPhase, AlertState
 from monitor.core.estimate import WindowState
 from monitor.core.history import Span
+from monitor.core.input_health import VersionCounts
 from monitor.core.report import Report
 from monitor.core.segments import ALL
 from monitor.daemon.build import Parts, build
@@ -18,7 +19,7 @@ from monitor.daemon.clock import Moment
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Watchdog
 from monitor.errors import StatePaused
-from monitor.evaluation.evaluator import AlertMemory, VersionCounts, WindowAlertState, key_of
+from monitor.evaluation.stored_values import AlertMemory, WindowAlertState, key_of
 from monitor.sources.base import Lag
 from monitor.state.evaluation_history import History
 from monitor.telemetry import DaemonFacts, Telemetry

@@ -14,7 +14,8 @@ from monitor.core.baselines.comparison import BaselineOptions
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
-from monitor.evaluation.evaluator import Evaluator, baselines_key_of, key_of
+from monitor.evaluation.evaluator import Evaluator
+from monitor.evaluation.stored_values import baselines_key_of, key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import RecordDecoder

@@ -25,7 +25,8 @@ from monitor.core.estimate import HEADLINE, Estimate
 from monitor.core.report import Report
 from monitor.core.segments import Segment
 from monitor.errors import UnknownName, UsageError
-from monitor.evaluation.evaluator import Evaluator, baselines_key_of
+from monitor.evaluation.evaluator import Evaluator
+from monitor.evaluation.stored_values import baselines_key_of
 from monitor.reference.reference import Reference
 from tests.evaluation.driver import CLASSES, HEALTHY, LOW, POOR, START, Monitor, alert, monitor_reference, named
 from tests.evaluation.test_shards import Member, P, Q

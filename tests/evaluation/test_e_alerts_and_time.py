@@ -9,6 +9,7 @@ import pytest
 
 from monitor.config.config import IngestOptions
 from monitor.core.alerts import AlertPhase, AlertRule, AlertType, On
+from monitor.core.baselines.comparison import BaselineMode, BaselineOptions
 from monitor.core.calibration import Calibration
 from monitor.core.estimate import Estimate, NoEstimate, WindowState
 from monitor.core.estimators.confidence import AverageConfidence, DifferenceOfConfidences
@@ -323,7 +324,8 @@ def test_e15_without_a_member_the_consensus_is_an_error_and_others_stay(
 
 
 def test_e17_a_segment_that_disappears_loses_its_alerts(tmp_path: Path) -> None:
-    monitor = Monitor(tmp_path / "state", LOW, split=True, forget=6 * HOUR)
+    options = BaselineOptions(BaselineMode.REFERENCE)
+    monitor = Monitor(tmp_path / "state", LOW, split=True, forget=6 * HOUR, baseline=options)
     monitor.run(HOUR, site="A")
     report = monitor.run(2 * HOUR, POOR, site="B")
     assert [one.name for one in report.segments] == ["all", "site=A", "site=B"]

@@ -8,7 +8,7 @@ from monitor.core.alerts import AlertRule
 from monitor.core.estimate import WindowState
 from monitor.core.input_health import InputProblem
 from monitor.core.report import Report
-from monitor.evaluation.evaluator import AlertMemory
+from monitor.evaluation.stored_values import AlertMemory
 from tests.evaluation.driver import HEALTHY, Monitor, whole
 
 DAY = 86400.0

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from monitor.core.estimate import WindowState
+from monitor.core.input_health import VersionCounts
 from monitor.core.segments import ALL
-from monitor.evaluation.evaluator import AlertMemory, VersionCounts, WindowAlertState
+from monitor.evaluation.stored_values import AlertMemory, WindowAlertState
 from tests.evaluation.driver import START, Monitor, whole
 
 

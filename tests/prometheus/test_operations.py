@@ -100,7 +100,8 @@ def test_notifications_from_a_drop_over_a_kill_to_the_recovery(tmp_path: Path, c
         assert low.labels.items() >= {**expected, "instance": f"127.0.0.1:{port}"}.items()
         assert low.annotations["summary"] == "The estimated accuracy of a model is too low."
         assert low.annotations["description"].startswith("density, all: estimated accuracy ")
-        assert ", by adaptive, field interval " in low.annotations["description"]
+        for part in (", by adaptive, field interval ", "The compared value stayed below ", " Baseline: the "):
+            assert part in low.annotations["description"]
         assert low.annotations["runbook_url"] == "docs/runbooks/accuracy.md"
         site = receiver.wait_for("CpcmonAccuracyLow", "site=A", "firing")
         assert (site.receiver, site.labels["alert"], site.labels["severity"]) == ("office-hours", "site_low", "warning")

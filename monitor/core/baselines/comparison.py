@@ -8,6 +8,7 @@ own baseline is unverified until an operator confirms it, and meanwhile also com
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import isnan
 from operator import is_not
 from statistics import NormalDist
 from typing import NamedTuple
@@ -30,9 +31,9 @@ DRIFT_MARGIN = 1.5
 DRIFT_LEAST = 0.12
 """A smaller distance is no drift, however many records show it: the mix of patients is never quite the same.
 
-The limit is sqrt(least² + (margin · chance)²): it held in 50 segments for four weeks without an alarm, while the class mix
-moved by two points, where the larger of the two gave 72 with windows of 500 (benchmarks/segments.py). A class of 18%
-that is no longer predicted is 0.31 away, and crosses the limit when two thirds of the window show it.
+The limit is sqrt(least² + (margin · chance)²): in 50 segments and four weeks it gave no alarm with independent records, nor
+while the class mix moved by two points; the larger of the two gave 20 with independent ones (benchmarks/segments.py). A
+class of 18% that is no longer predicted is 0.31 away, and crosses the limit when three fifths of the window show it.
 """
 
 FALL_LEAST = 0.02
@@ -279,7 +280,7 @@ class Comparisons:
         """Return the drift of one window by measure; empty if unknown."""
         columns = (self.distance[:, index], self.chance[:, index], self.limit[:, index])
         found = zip(MEASURES, *(column.tolist() for column in columns), strict=True)
-        return tuple(OutputDrift(*one) for one in found if not np.isnan(one[1:]).any())
+        return tuple(OutputDrift(*one) for one in found if not any(map(isnan, one[1:])))
 
     def changed_class(self, index: int) -> ClassChange | None:
         """Return the class that changed most in one window; None if unknown."""

@@ -144,15 +144,15 @@ def _sentence(report: Report, segment: SegmentReport, now: float) -> str:
     baseline = baseline_accuracy(segment, report)
     if baseline is None:
         return f"{text}."
-    drop, own = baseline - estimate.accuracy, _has_own(segment)
-    what = "that of its baseline" if own or _is_labelled(segment) else "the accuracy on the reference"
+    drop, of_segment = baseline - estimate.accuracy, _has_own(segment) or _is_labelled(segment)
+    what = "that of its baseline" if of_segment else "the accuracy on the reference"
     text += f"; {points(drop)} {'under' if drop > 0.0 else 'over'} {what}"
     if estimate.interval is None:
         return f"{text}."
     by_chance = estimate.interval.lower <= baseline <= estimate.interval.upper
-    if own:
-        # The interval of a change since an own baseline is wider, and known to the verdict only.
-        by_chance = segment.verdict is not Verdict.FELL
+    if of_segment and not by_chance and segment.verdict is not Verdict.FELL:
+        # Such a baseline is uncertain itself, and how much is known to the verdict only.
+        return f"{text}."
     return f"{text}, which is {'no more' if by_chance else 'more'} than chance explains."
 
 

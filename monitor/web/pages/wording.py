@@ -94,8 +94,8 @@ def _condition(alert: AlertStatus, estimate: Estimate | Performance | None, fiel
             for interval, of in reversed(named)
             for value, name in zip(interval, ("lower", "upper"), strict=True)
         }
-        # The interval of a change since an own baseline is wider than that of the estimate.
-        since = "upper end of the " if alert.baseline == BaselineKind.OWN and _differs(alert.value, estimate) else ""
+        # The interval of a change since a baseline of the segment is wider than that of the estimate.
+        since = "upper end of the " if alert.baseline is not None and _differs(alert.value, estimate) else ""
         end = ends.get(alert.value, since)
     numbers = f"{per_cent(alert.value)}, is {side} the threshold of {per_cent(alert.threshold)}"
     return f"{end}{compared}, {numbers}{_against(alert)}"
