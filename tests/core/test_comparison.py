@@ -19,7 +19,7 @@ from monitor.core.baselines.comparison import (
 )
 from monitor.core.calibration import Calibration, WindowEstimates, calibrate
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
-from monitor.core.estimators.ensemble import measure_vectors, side_by_side
+from monitor.core.estimators.ensemble import ERROR, measure_vectors, side_by_side
 from monitor.core.scores import Integers, Singles, label_outputs
 
 WINDOW, SEGMENTS, ROUNDS = 500, 40, 8
@@ -42,11 +42,14 @@ def calibration() -> Calibration:
     return calibrate(label_outputs(*separated(3000, 1)))
 
 
-def compared(baselines: Baselines, seed: int) -> tuple[Comparisons, WindowEstimates]:
-    """Compare a new window of each segment."""
+def compared(baselines: Baselines, seed: int, failing: str | None = None) -> tuple[Comparisons, WindowEstimates]:
+    """Compare a new window of each segment; one estimator may fail."""
     numbers, vectors = calibration(), separated(WINDOW * SEGMENTS, seed)[0].reshape(SEGMENTS, WINDOW, -1)
     windows = side_by_side([measure_vectors(numbers.estimators, one, numbers.temperature) for one in vectors])
     estimates = numbers.estimate_windows(windows)
+    if failing is not None:
+        row = estimates.names.index(failing)
+        estimates.why[row], estimates.accuracy[row] = ERROR, np.nan
     assert numbers.outputs is not None
     outputs = np.tile(numbers.outputs.decided, (SEGMENTS, 1)), np.tile(numbers.outputs.confidence, (SEGMENTS, 1))
     measured = SimpleNamespace(records=windows.records, predicted=outputs[0], confidence=outputs[1])
@@ -71,3 +74,18 @@ def test_a_window_with_more_difficult_records_has_not_fallen(mode: BaselineMode)
             below.append(upper < found.of(name))
     assert np.mean(fell) <= 0.035
     assert np.mean(below) <= 0.035 or mode is BaselineMode.REFERENCE
+
+
+def test_an_estimator_that_fails_in_one_block_has_a_baseline() -> None:
+    """Otherwise its alerts would be held for ever."""
+    for failing, others in ((3, 2), (2, 3)):
+        baselines = Baselines(
+            calibration(), BaselineOptions(BaselineMode.OWN, records=2 * WINDOW), "this", WINDOW, None
+        )
+        for seed in (2, 3):
+            found, estimates = compared(baselines, seed, CONSENSUS if seed == failing else None)
+            if seed == others:
+                expected = estimates.accuracy[estimates.names.index(CONSENSUS)]
+        assert all(one.complete for one in baselines.own.values())
+        assert found.of(CONSENSUS) == pytest.approx(expected)
+        assert not np.isnan(found.of(ADAPTIVE)).any()

@@ -140,10 +140,10 @@ class OwnBaseline:
         """Return the baseline with the records of a window added."""
         records = self.records + block.records
         share = block.records / records
-        means = {
-            name: value if not self.records else self.estimates.get(name, value) * (1.0 - share) + value * share
-            for name, value in block.estimates.items()
-        }
+        # An estimator that fails in one block keeps what it said about the others.
+        means = {**block.estimates, **self.estimates}
+        for name in self.estimates.keys() & block.estimates.keys():
+            means[name] = self.estimates[name] * (1.0 - share) + block.estimates[name] * share
         return replace(
             self,
             records=records,
