@@ -89,3 +89,10 @@ def test_an_estimator_that_fails_in_one_block_has_a_baseline() -> None:
         assert all(one.complete for one in baselines.own.values())
         assert found.of(CONSENSUS) == pytest.approx(expected)
         assert not np.isnan(found.of(ADAPTIVE)).any()
+
+
+def test_a_window_that_is_full_by_its_age_is_a_baseline() -> None:
+    """With 500 records a week, windows of at most 5,000 records and a week would be collected for ten weeks."""
+    baselines = Baselines(calibration(), BaselineOptions(BaselineMode.OWN), "this", 10 * WINDOW, 5.0)
+    compared(baselines, 2)
+    assert {(one.complete, one.records) for one in baselines.own.values()} == {(True, WINDOW)}

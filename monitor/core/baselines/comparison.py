@@ -380,7 +380,8 @@ class Baselines:
     @property
     def needed(self) -> int:
         """The records of a complete own baseline."""
-        return self.options.needed(self.window_records)
+        # A window that is bounded by age, too, may be full with fewer.
+        return self.options.needed(self.window_records if self.window_seconds is None else None)
 
     def kind(self, segment: Segment) -> BaselineKind:
         """Return the kind of baseline of a segment."""
