@@ -162,10 +162,11 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
 
 def _baseline_line(model: ModelConfig, reference: Reference) -> str:
     """Describe what windows are compared with."""
-    options, labelled = model.baseline, reference.calibration.segments
-    first = f"their own first {options.needed(model.bounds.records):,} records"
-    if options.records is None and model.bounds.records is None:
-        first = f"their own first {_time(model.bounds.age_seconds or 0.0)}, at least {options.needed(None):,} records"
+    options, labelled, bounds = model.baseline, reference.calibration.segments, model.bounds
+    first = f"their own first {options.needed(bounds.records):,} records"
+    if options.records is None and bounds.age_seconds is not None:
+        size = "" if bounds.records is None else f"{bounds.records:,} records or "
+        first = f"their own first {size}{_time(bounds.age_seconds)}, at least {options.needed(None):,} records"
     if options.period is not None:
         times = (datetime.fromtimestamp(one, UTC).isoformat().replace("+00:00", "Z") for one in options.period)
         first = f"their own records from {' to '.join(times)}"

@@ -292,7 +292,8 @@ class RecentInput:
         for key, now in counts.items():
             if not (catching_up and key in _IN_BACKLOG):
                 records, concerned = (max(0, new - old) for new, old in zip(now, before.get(key, (0, 0)), strict=True))
-                self.shares[key].add(records, concerned)
+                # Records that a shard takes along may be fewer now, and those of concern more.
+                self.shares[key].add(records, min(concerned, records))
 
     def problems(
         self, seen: Container[str], unmatched: Sequence[str], mix: FoundProblem | None, now: float

@@ -148,8 +148,8 @@ class Evaluator:
     _far_mix: FoundProblem | None = None
     _counts: Mapping[str, Count] = field(default_factory=dict)
     """Records until the last evaluation, by what may be wrong with them."""
-    _resumed: bool = False
-    """Whether this is the first evaluation after a restart or reload."""
+    _after_backlog: bool = True
+    """Whether records since the last evaluation may be of a backlog: it was catching up, or this is the first evaluation."""
     _last: float | None = None
     retracted_at: float | None = None
     """When the caller retracted the last report: since then its windows are in state `error`."""
@@ -194,7 +194,7 @@ class Evaluator:
             return
         if memory.versions.of == self._version:
             self._versions = memory.versions
-        self._input, self._resumed = memory.input, True
+        self._input = memory.input
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
@@ -512,9 +512,9 @@ class Evaluator:
         self, snapshot: Snapshot, windows: WindowReports, reference: Reference, now: float
     ) -> tuple[FoundProblem, ...]:
         """Return the problems with the input. While catching up, windows are incomplete and their problems stay."""
-        # What arrived while cpcmon did not run is old, too.
-        self._input.add(self._counts, snapshot.counts, catching_up=snapshot.catching_up or self._resumed)
-        self._counts, self._resumed = snapshot.counts, False
+        # What arrived while cpcmon did not run is old, too: before the first start, and in the rest of a backlog.
+        self._input.add(self._counts, snapshot.counts, catching_up=snapshot.catching_up or self._after_backlog)
+        self._counts, self._after_backlog = snapshot.counts, snapshot.catching_up
         if not snapshot.catching_up:
             self._unmatched = ()
             # Of a shared model, another process may have the segments.

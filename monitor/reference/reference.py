@@ -418,7 +418,9 @@ def _segment_baselines(document: ReferenceDocument, calibration: Calibration) ->
     # In any order of their fields, as the windows of the daemon may have another.
     if any(len({name for name, _ in segment}) < len(segment) for segment in tables.segments):
         raise ValueError("a field twice in a segment")
-    if unknown := set(tables.bias) ^ {*calibration.names, ADAPTIVE}:
+    if calibration.adaptive_weight is None:
+        raise ValueError("segments without the weight of adaptive")
+    if unknown := set(tables.bias) ^ set(calibration.names):
         raise ValueError(f"segments for a different list of estimators ({', '.join(sorted(unknown))}): calibrate again")
     bias = [unpack(one) for one in tables.bias.values()]
     if {len(records), len(right), *map(len, bias)} != {count}:

@@ -317,6 +317,15 @@ def test_a_backlog_explains_old_times_and_nothing_else() -> None:
     assert list(shown(recent)) == [InputProblem.ARGMAX_MISMATCH]
 
 
+def test_records_that_move_to_another_process_make_no_share_larger_than_one() -> None:
+    """The records of a shard leave the count; late ones of another are counted meanwhile."""
+    recent = RecentInput()
+    recent.add({}, {"late": (1000, 0)}, catching_up=False)
+    recent.add({"late": (1000, 0)}, {"late": (600, 395)}, catching_up=False)
+    assert shown(recent) == {}
+    assert recent.shares["late"].value == 0.0
+
+
 def test_sets_of_fields_and_alerts_are_named() -> None:
     """One problem of a kind, with all names and the largest share."""
     recent = RecentInput()

@@ -5,10 +5,11 @@ from pathlib import Path
 import msgspec
 
 from monitor.core.alerts import AlertRule
+from monitor.core.estimate import WindowState
 from monitor.core.input_health import InputProblem
 from monitor.core.report import Report
 from monitor.evaluation.stored_values import AlertMemory
-from tests.evaluation.driver import HEALTHY, Monitor
+from tests.evaluation.driver import HEALTHY, Monitor, whole
 
 DAY = 86400.0
 ELSEWHERE = AlertRule("elsewhere", below=0.5, segments=("site=Z",))
@@ -50,6 +51,23 @@ def test_records_from_while_it_was_stopped_are_not_far_behind(tmp_path: Path) ->
     monitor.send(2000, at=since + 7200.0)
     assert found(monitor.step()) == ["time_behind"]
     assert found(monitor.run(6000.0, a_minute=50)) == []
+
+
+def test_a_backlog_is_not_far_behind(tmp_path: Path) -> None:
+    """Neither an archive that is there at the first start, nor the rest of a backlog after the last evaluation in it."""
+    monitor = Monitor(tmp_path)
+    monitor.send(1500, at=monitor.now - 5 * DAY)
+    assert found(monitor.step()) == []
+    assert found(monitor.run(600.0)) == []
+    since = monitor.now
+    monitor.now += 2 * DAY
+    monitor.ingestion.backlog.invalidate()
+    assert whole(monitor.evaluate()).state is WindowState.CATCHING_UP
+    monitor.send(2000, at=since)
+    assert found(monitor.step()) == []
+    assert found(monitor.run(600.0)) == []
+    monitor.send(2000, at=since)
+    assert found(monitor.step()) == ["time_behind"]
 
 
 def test_a_batch_larger_than_the_window_is_not_late(tmp_path: Path) -> None:

@@ -122,3 +122,14 @@ def test_damaged_baselines_are_refused(tmp_path: Path, damage: str) -> None:
     write_sealed(tmp_path / "density.ref", content)
     with pytest.raises(InvalidReference, match=f"a reference of format 1.*{words}"):
         Reference.load(tmp_path / "density.ref")
+
+
+def test_baselines_without_adaptive_are_refused(tmp_path: Path) -> None:
+    """Every evaluation would fail: corrected field intervals need it."""
+    reference().save(tmp_path / "density.ref")
+    content = json.loads((tmp_path / "density.ref").read_text().partition("\n")[2])
+    content["adaptive_weight"] = None
+    del content["intervals"]["errors"]["adaptive"]
+    write_sealed(tmp_path / "density.ref", content)
+    with pytest.raises(InvalidReference, match="segments without the weight of adaptive"):
+        Reference.load(tmp_path / "density.ref")

@@ -173,6 +173,7 @@ def with_baselines(plain: Report) -> Report:
         kinds < 3,
         np.ones(count),
         np.zeros(count),
+        np.zeros(count),
         distance,
         distance / 2,
         np.maximum(0.1, 0.75 * distance),

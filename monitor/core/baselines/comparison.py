@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import isnan
 from operator import is_not
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -139,10 +140,10 @@ class OwnBaseline:
         """Return the baseline with the records of a window added."""
         records = self.records + block.records
         share = block.records / records
-        means = {
-            name: value if not self.records else self.estimates.get(name, value) * (1.0 - share) + value * share
-            for name, value in block.estimates.items()
-        }
+        # An estimator that fails in one block keeps what it said about the others.
+        means = {**block.estimates, **self.estimates}
+        for name in self.estimates.keys() & block.estimates.keys():
+            means[name] = self.estimates[name] * (1.0 - share) + block.estimates[name] * share
         return replace(
             self,
             records=records,
@@ -228,6 +229,8 @@ class Comparisons:
     """How much wider the interval of a change since an own baseline is than that of the estimate."""
     unknown: Floats
     """How far a labelled baseline may be off; 0 for others."""
+    swing: Floats
+    """The normal quantile times sqrt(1/n + 1/b) of window and baseline; without b for a labelled one, which is in `unknown`."""
     distance: Floats
     chance: Floats
     """Of outputs, by measure and window; NaN if unknown."""
@@ -306,6 +309,7 @@ class Comparisons:
             np.pad(self.verified, end),
             filled(self.widening, last=True),
             filled(self.unknown, last=True),
+            filled(self.swing, last=True),
             filled(self.distance, last=True),
             filled(self.chance, last=True),
             filled(self.limit, last=True),
@@ -346,6 +350,7 @@ class _Latest(NamedTuple):
     records: bytes
     """The sizes of the windows."""
     widening: Floats
+    swing: Floats
     chance: Floats
     limit: Floats
 
@@ -375,7 +380,8 @@ class Baselines:
     @property
     def needed(self) -> int:
         """The records of a complete own baseline."""
-        return self.options.needed(self.window_records)
+        # A window that is bounded by age, too, may be full with fewer.
+        return self.options.needed(self.window_records if self.window_seconds is None else None)
 
     def kind(self, segment: Segment) -> BaselineKind:
         """Return the kind of baseline of a segment."""
@@ -482,7 +488,7 @@ class Baselines:
         if latest is None or latest.segments != segments or any(map(is_not, latest.own, own)):
             known = self._collected(segments, kinds, own, self.calibration.names)
             outputs = BaselineOutputs.of(known.decided, known.confidence)
-            latest = self._sized(_Latest(segments, own, known, outputs, sizes, *np.empty((3, 0))), kinds, measured)
+            latest = self._sized(_Latest(segments, own, known, outputs, sizes, *np.empty((4, 0))), kinds, measured)
         elif latest.records != sizes:
             latest = self._sized(latest, kinds, measured)
         self._latest, known = latest, latest.known
@@ -501,6 +507,7 @@ class Baselines:
             known.verified,
             latest.widening,
             known.unknown,
+            latest.swing,
             distance,
             latest.chance,
             latest.limit,
@@ -514,12 +521,14 @@ class Baselines:
         # The reference is common to both sides of a change; an own baseline is as uncertain as its size.
         n, b = np.maximum(measured.records, 1), np.maximum(known.records, 1)
         widening = np.sqrt((1.0 / n + 1.0 / b) / (1.0 / n + 1.0 / numbers.records))
+        outward = NormalDist().inv_cdf((1.0 + numbers.intervals.level) / 2.0)
         chance = np.full((len(MEASURES), len(kinds)), np.nan)
         if numbers.outputs is not None:
             chance = numbers.outputs.distances_by_chance(measured.records, known.decided.sum(axis=1))
         return latest._replace(
             records=measured.records.tobytes(),
             widening=np.where(kinds == _OWN, np.maximum(1.0, widening), 1.0),
+            swing=outward * np.sqrt(1.0 / n + np.where(kinds == _LABELLED, 0.0, 1.0 / b)),
             chance=chance,
             limit=np.asarray(np.hypot(DRIFT_LEAST, DRIFT_MARGIN * chance)),
         )
@@ -589,8 +598,9 @@ def _verdicts(found: Comparisons, estimates: WindowEstimates, valid: Booleans) -
     if (name := headline_in(estimates.names)) not in estimates.names:
         return np.zeros(len(valid), dtype=np.uint8)
     row, baseline = estimates.names.index(name), found.of(name)
-    upper = change_upper(found, estimates, name)
-    fell = (upper < baseline) & (estimates.accuracy[row] <= baseline - FALL_LEAST)
+    accuracy, upper = estimates.accuracy[row], change_upper(found, estimates, name)
+    upper = np.maximum(upper, accuracy + _by_mix(found, accuracy, baseline))
+    fell = (upper < baseline) & (accuracy <= baseline - FALL_LEAST)
     drifted = np.any(found.distance > found.limit, axis=0)
     known = valid & (estimates.why[row] == 0) & ~np.isnan(baseline)
     codes = [VERDICTS.index(one) for one in (Verdict.FELL, Verdict.DRIFTED, Verdict.HOLDS)]
@@ -605,9 +615,21 @@ def change_upper(found: Comparisons, estimates: WindowEstimates, name: str) -> F
     """
     row = estimates.names.index(name)
     accuracy, upper = estimates.accuracy[row], estimates.upper[row]
-    own = accuracy + (upper - estimates.lower[row]) / 2.0 * found.widening
-    labelled = accuracy + np.hypot(upper - accuracy, found.unknown)
-    return np.asarray(np.select([found.own, found.unknown > 0.0], [own, labelled], upper))
+    by_mix = _by_mix(found, accuracy, found.of(name))
+    own = np.fmax((upper - estimates.lower[row]) / 2.0 * found.widening, by_mix)
+    labelled = np.hypot(np.fmax(upper - accuracy, by_mix), found.unknown)
+    ends = np.select([found.own, found.unknown > 0.0], [accuracy + own, accuracy + labelled], upper)
+    return np.asarray(np.minimum(ends, 1.0))
+
+
+def _by_mix(found: Comparisons, accuracy: Floats, baseline: Floats) -> Floats:
+    """Return how far chance moves an estimate from its baseline, because windows have more or fewer difficult records.
+
+    An interval is about the accuracy of this window, and hardly covers that if confidence tells difficult records well: the
+    estimate then follows the window. A mean of values from 0 to 1 varies at most as the share of right decisions.
+    """
+    middle = np.clip((accuracy + baseline) / 2.0, 0.0, 1.0)
+    return np.asarray(found.swing * np.sqrt(middle * (1.0 - middle)))
 
 
 def _or_nan(value: float | None) -> float:
