@@ -38,6 +38,7 @@ VERDICTS = {
     Verdict.DRIFTED: "The estimate holds, but the outputs drifted: trust it less",
     Verdict.HOLDS: "The estimate holds, and so do the outputs",
 }
+_LIKE_ITS_FIRST = "Like its first records, which nobody has confirmed"
 MEASURES = {Measure.CLASS_MIX: "Predicted classes", Measure.CONFIDENCE: "Confidence"}
 _AGAINST = {
     BaselineKind.REFERENCE: "the reference",
@@ -94,9 +95,12 @@ def _condition(alert: AlertStatus, estimate: Estimate | Performance | None, fiel
             for interval, of in reversed(named)
             for value, name in zip(interval, ("lower", "upper"), strict=True)
         }
-        # The interval of a change since an own baseline is wider than that of the estimate.
-        since = "upper end of the " if alert.baseline == BaselineKind.OWN and _differs(alert.value, estimate) else ""
-        end = ends.get(alert.value, since)
+        # The interval of a change since a baseline that is uncertain too is wider than that of the estimate.
+        uncertain = alert.baseline in {BaselineKind.OWN, BaselineKind.LABELLED}
+        if alert.value in ends:
+            end = ends[alert.value]
+        elif uncertain and _differs(alert.value, estimate):
+            end, compared = "upper end of the ", f"{compared} with what is unknown of its baseline"
     numbers = f"{per_cent(alert.value)}, is {side} the threshold of {per_cent(alert.threshold)}"
     return f"{end}{compared}, {numbers}{_against(alert)}"
 
@@ -129,6 +133,12 @@ def compared_value(alert: AlertStatus, value: float | None) -> str | None:
 def distance(value: float) -> str:
     """Format a distance of outputs: 0.14."""
     return f"{value:.2f}"
+
+
+def verdict_words(verdict: Verdict, baseline: Baseline | None) -> str:
+    """Say what the comparison of a window with its baseline found; one that nobody confirmed may be bad itself."""
+    unconfirmed = baseline is not None and not baseline.verified
+    return _LIKE_ITS_FIRST if unconfirmed and verdict is Verdict.HOLDS else VERDICTS[verdict]
 
 
 def baseline_words(baseline: Baseline) -> str:
