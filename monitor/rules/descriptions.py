@@ -32,7 +32,8 @@ ACTIONS = {
     AlertType.ACCURACY: "Notify the owner of the model, and have recent cases of this segment labelled.",
     AlertType.DISAGREEMENT: "Have recent cases of this segment labelled.",
     AlertType.OUTPUT_DRIFT: "Do not rely on the estimate alone: ask what changed, and have recent cases labelled.",
-    AlertType.BASELINE_GAP: "Have cases of this segment labelled. If it is as good as it should be, confirm its baseline.",
+    AlertType.BASELINE_GAP: "Have cases of this segment labelled. If it is as good as it should be, confirm its baseline: its page"
+    " has the command.",
     AlertType.SILENT: "Check whether the model is in use. If it is, check each step between the model and cpcmon.",
     AlertType.DEGRADED_INPUT: "Check the program that writes the records; the page of cpcmon shows likely causes.",
 }

@@ -172,7 +172,7 @@ def test_the_compared_end_of_a_change_is_not_called_the_estimate() -> None:
 def test_an_unverified_baseline_says_what_to_do() -> None:
     """In a command that a shell reads as it is meant. A confirmed one says nothing."""
     collecting = _words(segment="site=Celle,scanner=2")
-    assert "No labelled baseline: collecting its own, 1,200 of 2,000 records. Unverified" in collecting
+    assert "No labelled baseline: collecting its own, 1,200 of 2,000 records, in full windows. Unverified" in collecting
     assert "No comparison of outputs until its baseline is collected." in collecting
     assert "cpcmon baseline density --segment site=Celle,scanner=2 --confirm" in collecting
     assert "Unverified" not in _words(segment="site=Bonn")

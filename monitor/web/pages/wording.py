@@ -147,7 +147,7 @@ def baseline_words(baseline: Baseline) -> str:
     if baseline.kind is BaselineKind.OWN:
         if baseline.accuracy is None:
             needed = f" of {baseline.needed:,}" if baseline.records < baseline.needed else ""
-            return f"No labelled baseline: collecting its own, {baseline.records:,}{needed} records"
+            return f"No labelled baseline: collecting its own, {baseline.records:,}{needed} records, in full windows"
         period = ""
         if baseline.first_at is not None and baseline.last_at is not None:
             period = f", from {clock(baseline.first_at, seconds=False)} to {clock(baseline.last_at, seconds=False)}"
@@ -167,7 +167,8 @@ def brief_baseline(baseline: Baseline) -> str:
     """Return the baseline for a table: `own baseline 58.3%, unverified`."""
     if baseline.accuracy is None:
         return (
-            f"collecting its own baseline: {baseline.records:,} of {max(baseline.records, baseline.needed):,} records"
+            f"collecting its own baseline: {baseline.records:,} of {max(baseline.records, baseline.needed):,} records,"
+            " in full windows"
         )
     if baseline.kind is BaselineKind.REFERENCE:
         return f"reference {per_cent(baseline.accuracy)}"
