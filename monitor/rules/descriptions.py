@@ -21,7 +21,7 @@ SUMMARIES = {
     AlertType.ACCURACY: "The estimated accuracy of a model is too low.",
     AlertType.DISAGREEMENT: "The estimators of a model disagree.",
     AlertType.OUTPUT_DRIFT: "A model answers differently than it did.",
-    AlertType.BASELINE_GAP: "A segment has been far below the reference from its first records on.",
+    AlertType.BASELINE_GAP: "A segment without labels is far below the reference.",
     AlertType.SILENT: "A model receives no records.",
     AlertType.DEGRADED_INPUT: "Many records of a model are rejected or look wrong.",
 }
@@ -191,8 +191,8 @@ def baseline_gap(series: DescriptionSeries, gap: float | None = None) -> str:
     reference = if_series("cpcmon_reference_accuracy_ratio", f" of {PERCENT}", (*series.target, "model"))
     points = "far" if gap is None else f"more than {100 * gap:.3g} points"
     return (
-        f"estimated accuracy{value}, {points} below the reference{reference} since its first records, and nobody has"
-        " confirmed that. Its own baseline cannot show it: compared with the reference."
+        f"estimated accuracy{value}, {points} below the reference{reference}, and nobody has confirmed its own baseline: it may"
+        " have been so from its first record. Compared with the reference."
     )
 
 

@@ -67,7 +67,9 @@ def main(words: Sequence[str]) -> int:
         prog="python -m tests.browser.screenshots", description="screenshots of every page"
     )
     parser.add_argument("--url", help="of a running daemon; without it, one is started and fed for half a minute")
-    parser.add_argument("--readme", action="store_true", help="renew the images of the README; --url is that of the demo")
+    parser.add_argument(
+        "--readme", action="store_true", help="renew the images of the README; --url is that of the demo"
+    )
     arguments = parser.parse_args(words)
     if arguments.readme and not arguments.url:
         parser.error("--readme: expected --url of a running demo, found none")

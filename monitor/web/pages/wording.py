@@ -48,7 +48,7 @@ _AGAINST = {
 _KINDS = {
     AlertType.DISAGREEMENT: "disagreement of the estimators",
     AlertType.OUTPUT_DRIFT: "the model answers differently than it did; do not rely on the estimate alone",
-    AlertType.BASELINE_GAP: "far below the reference since its first records, and nobody has confirmed that",
+    AlertType.BASELINE_GAP: "far below the reference, and nobody has confirmed its own baseline",
     AlertType.SILENT: "no new records",
     AlertType.DEGRADED_INPUT: "rejected or suspicious records",
 }
