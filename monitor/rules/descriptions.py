@@ -108,6 +108,9 @@ def if_series(
 
 def if_query(query: str, text: str, labels: tuple[str, ...], otherwise: str = "") -> str:
     """Return a template for a text about the result of a query; `%q` in the query stands for each label in turn."""
+    if PERCENT in text:
+        # As on the pages: to a tenth of a point.
+        query = f"round({query}, 0.001)"
     found = f"query (printf `{query}` {' '.join(f'$labels.{name}' for name in labels)})"
     return f"{{{{ with {found} }}}}{text}{f'{{{{ else }}}}{otherwise}' if otherwise else ''}{{{{ end }}}}"
 
