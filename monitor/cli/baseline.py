@@ -145,7 +145,8 @@ class _Running:
             raise ServerError(Problem(self._url, "the status of cpcmon", "another document")) from error
         if self._model not in models:
             raise UnknownName(Problem("MODEL", f"one of {', '.join(sorted(models)) or 'none so far'}", self._model))
-        return [_row(one["segment"], one["baseline"]) for one in models[self._model]["segments"] if one.get("baseline")]
+        segments = [one for one in models[self._model]["segments"] if one.get("baseline")]
+        return _ordered([_row(one["segment"], one["baseline"]) for one in segments])
 
     def change(self, segment: str, action: BaselineAction) -> str:
         """Reset or confirm; return what the daemon says."""
@@ -205,7 +206,7 @@ class _Stopped:
                 rows.append(
                     _Row(name_of(segment), BaselineKind.OWN, accuracy, one.records, needed, *times, one.confirmed)
                 )
-        return sorted(rows, key=lambda row: (row.segment != name_of(ALL), row.segment))
+        return _ordered(rows)
 
     def change(self, name: str, action: BaselineAction) -> str:
         """Reset or confirm; return what happened."""
@@ -266,6 +267,11 @@ def _changed(stored: StoredBaseline, action: BaselineAction) -> StoredBaseline:
     if not one.complete:
         raise UsageError(NOT_COMPLETE)
     return segment, replace(one, confirmed=True)
+
+
+def _ordered(rows: list[_Row]) -> list[_Row]:
+    """Return the rows by name, the whole model first."""
+    return sorted(rows, key=lambda row: (row.segment != name_of(ALL), row.segment))
 
 
 def _row(segment: str, one: dict[str, Any]) -> _Row:

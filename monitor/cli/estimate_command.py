@@ -364,15 +364,19 @@ def _segments_table(reference: Reference, segments: Mapping[Segment, WindowEstim
     lines = [
         f"{numbers.headline} per segment; reference accuracy {numbers.accuracy:.3f} ({reference.title})",
         "",
-        f"{'segment':<30} {'records':>8} {'value':>6}  {interval:<15} {'baseline':>8}  of records",
+        f"{'segment':<30} {'records':>8} {'value':>6}  {interval:<15} {'90% field':<15} {'baseline':>8}  of records",
     ]
     for segment, window in segments.items():
         own, result = _baseline(reference, segment), window[headline_in(window)]
         kind = f"{own['records']:,} labelled" if own["kind"] == "labelled" else "the whole reference"
-        name = name_of(segment)[:30]
-        lines.append(f"{name:<30} {window.records:>8,} {_cells(result)} {own['accuracy']:>8.3f}  {kind}")
+        cells = f"{_cells(result)} {_span(window.field[-1] if window.field else None):<15}"
+        lines.append(f"{name_of(segment)[:30]:<30} {window.records:>8,} {cells} {own['accuracy']:>8.3f}  {kind}")
     few = sum(window.records < minimum for window in segments.values())
-    lines += ["", "Estimates of segments with a labelled baseline are corrected by their bias on it."]
+    lines += [
+        "",
+        "Estimates of segments with a labelled baseline are corrected by their bias on it. The daemon compares the others",
+        "with their own first records, not with the whole reference: docs/baselines.md.",
+    ]
     lines += [f"{few:,} with fewer than {minimum:,} records: --minimum-records lowers the minimum"] if few else []
     return "\n".join(lines) + "\n"
 

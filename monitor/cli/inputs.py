@@ -180,7 +180,9 @@ def read_batch(
     for name, field in fields.items():
         if name not in decoded.records.fields or decoded.records.fields[name].are("").all():
             expected = f"records with the field {field or name!r}"
-            raise UsageError(Problem("--segment-by", expected, f"none in {path}"))
+            raise UsageError(
+                Problem("--segment-by", expected, f"none in {path}; --segment-field {name}=PATH names another field")
+            )
     if decoded.referred:
         print(f"{path}: left out {decoded.referred:,} records that were referred to a person", file=sys.stderr)
     return decoded

@@ -83,7 +83,7 @@ def _try_source(source: SourceConfig, loaded: Loaded, file: Path, found: Sample)
         if reference is not None and any(one.name in batch.models for batch in batches):
             report = Evaluator(one, reference, states).evaluate(now, 0.0, 0.0)
             _describe_model(report, batches, states.counters(), now, found)
-            _describe_segments(report, one.segmentation.split_by, states.counters(), found)
+            _describe_segments(report, one.segmentation.split_by, source, states.counters(), found)
             _describe_problems(report, found)
 
 
@@ -136,7 +136,7 @@ def _describe_model(
     records = [batch.models[name] for batch in batches if name in batch.models]
     whole = report.windows.names.index("all")
     entered = int(report.windows.records[whole])
-    found.add(f"model {name}: {sum(map(len, records)):,} accepted, {entered:,} in its window")
+    found.add(f"model {name}: {sum(map(len, records)):,} accepted, {entered:,} counted")
     dropped = {
         "with an id that occurred before": counters.records_duplicate[name],
         "of another version": counters.records_other_version[name],
@@ -181,8 +181,10 @@ def _describe_problems(report: Report, found: Sample) -> None:
             found.add(f"{report.model}: {words}", problem=True)
 
 
-def _describe_segments(report: Report, split_by: Sequence[tuple[str, ...]], counters: Counters, found: Sample) -> None:
-    """Show the segments of each set of fields, with their records."""
+def _describe_segments(
+    report: Report, split_by: Sequence[tuple[str, ...]], source: SourceConfig, counters: Counters, found: Sample
+) -> None:
+    """Show the segments of each set of fields, with their records, and from which field of a record they are."""
     windows = report.windows
     for fields in split_by:
         own = {
@@ -192,9 +194,14 @@ def _describe_segments(report: Report, split_by: Sequence[tuple[str, ...]], coun
         }
         without = counters.records_without_segment[report.model, ",".join(fields)]
         lacking = f"; records without: {without:,}" if without else ""
-        found.add(f"  segments by {' and '.join(fields)}: {_counts(own) or 'none'}{lacking}")
+        names = " and ".join(_with_path(one, source.fields.segments.get(one)) for one in fields)
+        found.add(f"  segments by {names}: {_counts(own) or 'none'}{lacking}")
     if counters.records_unstored_segment[report.model]:
         found.add(f"  beyond segments.limit: {counters.records_unstored_segment[report.model]:,} records")
+
+
+def _with_path(name: str, path: str | None) -> str:
+    return name if path is None or path == name else f"{name} (field {path})"
 
 
 def _describe_classes(report: Report, whole: int, found: Sample) -> None:

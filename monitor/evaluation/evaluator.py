@@ -394,7 +394,16 @@ class Evaluator:
         forget = segmentation.forget_seconds
         baselines.forget(-np.inf if forget is None else now - forget, 2 * segmentation.most_segments + 1)
         for segment in baselines.completed:
-            log.info("%s, %s: own baseline is complete", self.name, name_of(segment))
+            own = baselines.own[segment]
+            accuracy = own.estimates.get(headline_in(tuple(own.estimates)))
+            log.info(
+                "%s, %s: own baseline is complete: estimated accuracy %s over %d records, unverified until confirmed with"
+                " cpcmon baseline",
+                self.name,
+                name_of(segment),
+                "unknown" if accuracy is None else f"{accuracy:.1%}",
+                own.records,
+            )
         baselines.completed.clear()
         return compared
 

@@ -21,7 +21,7 @@ SUMMARIES = {
     AlertType.ACCURACY: "The estimated accuracy of a model is too low.",
     AlertType.DISAGREEMENT: "The estimators of a model disagree.",
     AlertType.OUTPUT_DRIFT: "A model answers differently than it did.",
-    AlertType.BASELINE_GAP: "A segment has been far below the reference from its first records on.",
+    AlertType.BASELINE_GAP: "A segment without labels is far below the reference.",
     AlertType.SILENT: "A model receives no records.",
     AlertType.DEGRADED_INPUT: "Many records of a model are rejected or look wrong.",
 }
@@ -32,7 +32,8 @@ ACTIONS = {
     AlertType.ACCURACY: "Notify the owner of the model, and have recent cases of this segment labelled.",
     AlertType.DISAGREEMENT: "Have recent cases of this segment labelled.",
     AlertType.OUTPUT_DRIFT: "Do not rely on the estimate alone: ask what changed, and have recent cases labelled.",
-    AlertType.BASELINE_GAP: "Have cases of this segment labelled. If it is as good as it should be, confirm its baseline.",
+    AlertType.BASELINE_GAP: "Have cases of this segment labelled. If it is as good as it should be, confirm its baseline: its page"
+    " has the command.",
     AlertType.SILENT: "Check whether the model is in use. If it is, check each step between the model and cpcmon.",
     AlertType.DEGRADED_INPUT: "Check the program that writes the records; the page of cpcmon shows likely causes.",
 }
@@ -107,6 +108,9 @@ def if_series(
 
 def if_query(query: str, text: str, labels: tuple[str, ...], otherwise: str = "") -> str:
     """Return a template for a text about the result of a query; `%q` in the query stands for each label in turn."""
+    if PERCENT in text:
+        # As on the pages: to a tenth of a point.
+        query = f"round({query}, 0.001)"
     found = f"query (printf `{query}` {' '.join(f'$labels.{name}' for name in labels)})"
     return f"{{{{ with {found} }}}}{text}{f'{{{{ else }}}}{otherwise}' if otherwise else ''}{{{{ end }}}}"
 
@@ -190,8 +194,8 @@ def baseline_gap(series: DescriptionSeries, gap: float | None = None) -> str:
     reference = if_series("cpcmon_reference_accuracy_ratio", f" of {PERCENT}", (*series.target, "model"))
     points = "far" if gap is None else f"more than {100 * gap:.3g} points"
     return (
-        f"estimated accuracy{value}, {points} below the reference{reference} since its first records, and nobody has"
-        " confirmed that. Its own baseline cannot show it: compared with the reference."
+        f"estimated accuracy{value}, {points} below the reference{reference}, and nobody has confirmed its own baseline: it may"
+        " have been so from its first record. Compared with the reference."
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from monitor.core.alerts import AlertStatus
 from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChange, OutputDrift
+from monitor.core.baselines.labelled_baselines import SegmentBaselines
 from monitor.core.estimate import Estimate, Result, share_interval
 from monitor.core.history import Series, Span
 from monitor.core.input_health import FoundProblem
@@ -331,7 +332,23 @@ def _reference(reference: Reference) -> dict[str, Any]:
         "estimators": [one.form.name for one in numbers.estimators],
         "headline": numbers.headline,
         "adaptive_weight": numbers.adaptive_weight,
+        "segments": [] if numbers.segments is None else _labelled(numbers.segments, numbers.headline),
     }
+
+
+def _labelled(baselines: SegmentBaselines, headline: str) -> list[dict[str, Any]]:
+    """Return the labelled baselines of a reference."""
+    bias = baselines.bias[baselines.names.index(headline)].tolist()
+    return [
+        {
+            "segment": name_of(one.segment),
+            "records": one.records,
+            "right": one.right,
+            "accuracy": one.accuracy,
+            "bias": off,
+        }
+        for one, off in zip(map(baselines.__getitem__, baselines.segments), bias, strict=True)
+    ]
 
 
 def _bins(bins: Sequence[ReliabilityBin]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Screenshots of every page: `python -m tests.browser.screenshots`.
 
-They go to `.screenshots/`, which is not in Git. Those in the README are renewed too, in `docs/images/`.
-`--url http://127.0.0.1:9877` uses a running daemon, such as the demo's, instead of starting one.
+They go to `.screenshots/`, which is not in Git. `--url http://127.0.0.1:9877` uses a running daemon instead of starting one.
+With `--readme` the images of the README are renewed in `docs/images/`: they show the demo, two minutes after its start.
 """
 
 # ruff: noqa: T201 - it is a command
@@ -67,15 +67,21 @@ def main(words: Sequence[str]) -> int:
         prog="python -m tests.browser.screenshots", description="screenshots of every page"
     )
     parser.add_argument("--url", help="of a running daemon; without it, one is started and fed for half a minute")
+    parser.add_argument(
+        "--readme", action="store_true", help="renew the images of the README; --url is that of the demo"
+    )
     arguments = parser.parse_args(words)
+    if arguments.readme and not arguments.url:
+        parser.error("--readme: expected --url of a running demo, found none")
     with ExitStack() as stack:
         browser = stack.enter_context(chromium())
         url = arguments.url.rstrip("/") if arguments.url else _story(stack)
         pages = _pages_of(browser, url) if arguments.url else PAGES
         for file in take_all(browser, url, pages):
             print(file.relative_to(ROOT))
-        renew_images(browser, url, pages)
-    print(*(f"docs/images/{name}" for name in _README), sep="\n")
+        if arguments.readme:
+            renew_images(browser, url, pages)
+            print(*(f"docs/images/{name}" for name in _README), sep="\n")
     return 0
 
 

@@ -338,6 +338,7 @@ def test_segments_get_labelled_baselines(cpcmon: Command, tmp_path: Path) -> Non
     table = cpcmon("estimate", *words).out
     assert f"{found[0]['baseline']['accuracy']:.3f}  300 labelled\n" in table
     assert "the whole reference" in table
+    assert f"{found[0]['field']['90'][0]:.3f} – {found[0]['field']['90'][1]:.3f} " in table
     assert "1 with fewer than 200 records" in table
     assert "site=B,300,adaptive,0." in cpcmon("estimate", *words, "--output", "csv").out
     assert "--segment-by: expected one window per segment" in cpcmon("estimate", *words, "--window", "200").err

@@ -54,7 +54,7 @@ def test_records_as_expected_are_described(cpcmon: Cpcmon, write: Write, tmp_pat
     for text in (
         "as source results: 301 records read, 300 accepted, 1 rejected",
         "rejected as above_one: 1, such as record 301: expected probabilities of at most 1",
-        "model density: 300 accepted, 300 in its window",
+        "model density: 300 accepted, 300 counted",
         "versions: 2.1 (300)",
         "the newest just now",
         "segments by site: site=A (150), site=B (150)",
@@ -68,6 +68,7 @@ def test_records_as_expected_are_described(cpcmon: Cpcmon, write: Write, tmp_pat
     ("fields", "said"),
     [
         pytest.param({"hospital": "A"}, "expected records with site, found none", id="no segment"),
+        pytest.param({"hospital": "A"}, "segments by site (field meta.site): none; records without: 300", id="path"),
         pytest.param({"site": ["A", ""]}, "expected site in every record, found 50.0%", id="some without a segment"),
         pytest.param({"site": "A", "time": time.time() + 86400.0}, "ahead of the clock", id="times ahead"),
         pytest.param({"site": "A", "decided": "a"}, "another one in 66.7% of the latest records", id="decisions"),
@@ -83,7 +84,8 @@ def test_a_problem_is_said_and_the_exit_code_is_2(
     cpcmon: Cpcmon, write: Write, tmp_path: Path, fields: dict[str, object], said: str
 ) -> None:
     """Before going live."""
-    config = write(_MORE, BASE.replace("path: inbox", "path: inbox, fields: {predicted: decided}"))
+    path = ", segments: {site: meta.site}" if "field meta" in said else ""
+    config = write(_MORE, BASE.replace("path: inbox", f"path: inbox, fields: {{predicted: decided{path}}}"))
     fields = {name: [value] if name == "probs" else value for name, value in fields.items()}
     ran = cpcmon("check-config", "--sample", sample(tmp_path, **fields), config)
     assert ran.code == 2

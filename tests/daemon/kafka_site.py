@@ -30,7 +30,7 @@ SOURCE = """\
 {more}
 """
 _FILES = "  - {name: results, type: directory, path: inbox, poll: 0.2s}\n"
-ESTIMATORS = 19
+ESTIMATORS = 20
 
 
 @dataclass

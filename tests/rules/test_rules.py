@@ -297,7 +297,7 @@ def test_a_description_has_the_threshold_of_a_drop(rules: Rules) -> None:
         for one in (series, series | {of_threshold: "0.8428x60", records: "2000x60"})
     )
     assert "stayed below its baseline minus 5 points, for 30m" in bare
-    assert "stayed below 84.28%, its baseline minus 5 points, for 30m" in numbered
+    assert "stayed below 84.3%, its baseline minus 5 points, for 30m" in numbered
     assert "enough new records. Baseline: its own first 2000 records, without labels. Notify" in numbered
 
 

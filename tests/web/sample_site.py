@@ -51,7 +51,8 @@ def outputs(records: int, seed: int, *, noise: float = 1.0) -> tuple[Floats, np.
 def sample_reference() -> Reference:
     """A reference of that model, with its reliability over 15 bins."""
     likely, truth = outputs(600, 1)
-    made = Reference.calibrate(likely, truth, model=MODEL, version="2.1", classes=CLASSES)
+    sites = {"site": ["Aachen", "Bonn", "Bonn"] * 200}
+    made = Reference.calibrate(likely, truth, model=MODEL, version="2.1", classes=CLASSES, segments=sites)
     if made.summary.reliability:
         return made
     confidence = likely.max(axis=1)

@@ -207,7 +207,7 @@ def test_d4_pipelined_requests_do_not_starve_others() -> None:
     class Noting:
         """Answers, and notes who asked."""
 
-        async def answer(self, _: str, target: str, __: Mapping[str, str], ___: str) -> Response:
+        async def answer(self, _: str, target: str, *__: object) -> Response:
             targets.append(target)
             return Response(b"")
 

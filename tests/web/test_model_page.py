@@ -10,8 +10,9 @@ import pytest
 from markupsafe import escape
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
+from monitor.core.baselines.comparison import Baseline, BaselineKind, Verdict
 from monitor.core.decisions import Decision
-from monitor.core.estimate import Estimate, NoEstimate, Why, WindowState
+from monitor.core.estimate import HEADLINE, Estimate, NoEstimate, Why, WindowState
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.history import Series, Span
 from monitor.core.performance import Metric
@@ -22,7 +23,7 @@ from monitor.web.pages.other_pages import reference_page
 from monitor.web.pages.overview import overview_page
 from monitor.web.pages.rendering import ENVIRONMENT
 from monitor.web.pages.routes import PageFunction
-from monitor.web.pages.wording import STATES, clock
+from monitor.web.pages.wording import STATES, alert_words, clock
 from monitor.web.site import Site
 from tests.strategies import older
 from tests.web.reading import Reader, site_of, text_of
@@ -135,10 +136,43 @@ def test_the_head_says_the_verdict_first_then_the_baseline() -> None:
     assert "points over that of its baseline" in labelled
 
 
+@pytest.mark.parametrize(
+    ("accuracy", "kind", "verified", "verdict", "said"),
+    [
+        (0.30, BaselineKind.OWN, False, Verdict.HOLDS, "Like its first records, which nobody has confirmed."),
+        (0.90, BaselineKind.OWN, True, Verdict.DRIFTED, "7.0 points over that of its baseline. "),
+        (0.82, BaselineKind.OWN, True, Verdict.HOLDS, "1.0 point under that of its baseline, too little to call it a fall."),
+        (0.82, BaselineKind.LABELLED, True, Verdict.HOLDS, "1.0 point under that of its baseline, too little to call it a fall."),
+        (0.73, BaselineKind.LABELLED, True, Verdict.FELL, "10.0 points under that of its baseline, which is more than chance"),
+    ],
+)  # fmt: skip
+def test_the_head_calls_no_change_chance_that_is_none(
+    *, accuracy: float, kind: BaselineKind, verified: bool, verdict: Verdict, said: str
+) -> None:
+    """A segment that was bad from its first record does not hold, and a rise is not judged."""
+    level = 0.30 if accuracy == 0.30 else 0.83
+    baseline = Baseline(kind, level, 2000, 2000, NOW - 9e5, NOW - 8e5, verified=verified)
+    one = segment("A", WindowState.OK, estimated(accuracy), low(AlertPhase.OK))
+    one = replace(one, baseline=baseline, verdict=verdict)
+    site = sample_site({"density": replace(sample_report(), segments=(one,))})
+    text = " ".join(re.sub("<[^>]+>", " ", text_of(model_page, site, name="density", segment="site=A")).split())
+    assert said in text
+    assert ("The estimate holds, and so" in text) is (verdict is Verdict.HOLDS and verified)
+
+
+def test_the_compared_end_of_a_change_is_not_called_the_estimate() -> None:
+    """It is wider than the interval on the page, because the baseline is uncertain too."""
+    alert = replace(low(AlertPhase.FIRING, 0.75), baseline=BaselineKind.LABELLED)
+    estimate = estimated(0.70)[HEADLINE]
+    assert isinstance(estimate, Estimate)
+    words = alert_words(alert, estimate, NOW)
+    assert "upper end of the estimated accuracy with what is unknown of its baseline, 75.0%, is under" in words
+
+
 def test_an_unverified_baseline_says_what_to_do() -> None:
     """In a command that a shell reads as it is meant. A confirmed one says nothing."""
     collecting = _words(segment="site=Celle,scanner=2")
-    assert "No labelled baseline: collecting its own, 1,200 of 2,000 records. Unverified" in collecting
+    assert "No labelled baseline: collecting its own, 1,200 of 2,000 records, in full windows. Unverified" in collecting
     assert "No comparison of outputs until its baseline is collected." in collecting
     assert "cpcmon baseline density --segment site=Celle,scanner=2 --confirm" in collecting
     assert "Unverified" not in _words(segment="site=Bonn")

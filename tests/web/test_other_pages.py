@@ -1,6 +1,7 @@
 """The pages of rejected records, of the configuration and of a reference."""
 
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import HIDDEN, Setting
+from monitor.web.api import reference_document
 from monitor.web.pages.other_pages import (
     MOST_CLASSES,
     MOST_POINTERS,
@@ -132,6 +134,25 @@ def test_the_command_on_the_page_prints_the_fingerprint(tmp_path: Path) -> None:
     ran = subprocess.run(command[1], shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S602  our own command
     assert ran.stdout.split()[0] == reference.fingerprint
     assert hashlib.sha256(path.read_bytes().split(b"\n", 1)[1]).hexdigest() == reference.fingerprint
+
+
+def test_labelled_segments_are_listed_the_least_accurate_first() -> None:
+    """On the page and, the same numbers, in the document."""
+    site = replace(sample_site(), reference=lambda _: sample_reference())
+    rows = [row for row in Reader(_page()).rows if row and row[0].startswith("site ")]
+    document = json.loads(reference_document(site, {"model": "density"}) or b"")
+    found = sorted(document["segments"], key=lambda one: one["accuracy"])
+    assert [one["records"] for one in sorted(found, key=lambda one: one["segment"])] == [200, 400]
+    assert rows == [
+        [
+            one["segment"].replace("=", " "),
+            f"{one['records']}",
+            f"{one['right'] / one['records']:.1%}",
+            f"{one['accuracy']:.1%}",
+            f"{100 * one['bias']:+.1f}",
+        ]
+        for one in found
+    ]
 
 
 def test_accuracy_has_its_exact_interval() -> None:

@@ -60,7 +60,8 @@ def _verdict(
         ((UNWATCHED,), Urgency.UNWATCHED, "No alert is configured, so none can fire. 1 window evaluated, 1 without an alert configured.", ""),
         ((UNVERIFIED, FINE), Urgency.UNVERIFIED, "No alert. 2 windows evaluated, 1 with an unverified baseline.", ""),
         ((CONFIRMED, FINE), Urgency.FINE, "No alert. 2 windows evaluated.", ""),
-        ((DRIFTED, UNVERIFIED), Urgency.CHANGED, "No alert, but 1 window has changed since its baseline. 2 windows evaluated, 1 with an unverified baseline.", ""),
+        ((DRIFTED, UNVERIFIED), Urgency.CHANGED, "No alert, but 1 window has changed since its baseline. 2 windows evaluated, 2 with an unverified baseline.", ""),
+        ((replace(LOUD, baseline=OWN), UNVERIFIED), Urgency.ALERT, "1 of 2 windows is alerting: density, site B.", "2 windows evaluated, 2 with an unverified baseline."),
         ((UNWATCHED, FINE), Urgency.UNWATCHED, "No alert. 2 windows evaluated, 1 without an alert configured.", ""),
     ],
 )  # fmt: skip
@@ -78,6 +79,11 @@ LATE = FoundProblem(InputProblem.LATE, value=0.97, since=NOW - 60.0)
     ("whole", "urgency", "sentence"),
     [
         (WHOLE, Urgency.PROBLEM, "No alert, but the input of density has a problem: this is no all-clear."),
+        (
+            replace(DRIFTED, segment=()),
+            Urgency.PROBLEM,
+            "No alert, but 1 window has changed since its baseline, and the input",
+        ),
         (replace(LOUD, segment=()), Urgency.ALERT, "1 of 2 windows is alerting: density, all records."),
         (replace(UNKNOWN, segment=()), Urgency.UNKNOWN, "No alert, but the input of density has a problem"),
         (replace(UNWATCHED, segment=()), Urgency.PROBLEM, "No alert, but the input of density has a problem"),

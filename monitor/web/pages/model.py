@@ -44,7 +44,6 @@ from monitor.web.pages.status import (
 from monitor.web.pages.wording import (
     MEASURES,
     STATES,
-    VERDICTS,
     ago,
     class_change,
     clock,
@@ -52,6 +51,7 @@ from monitor.web.pages.wording import (
     per_cent,
     place,
     points,
+    verdict_words,
 )
 from monitor.web.server.request import Response
 from monitor.web.site import Site
@@ -144,15 +144,15 @@ def _sentence(report: Report, segment: SegmentReport, now: float) -> str:
     baseline = baseline_accuracy(segment, report)
     if baseline is None:
         return f"{text}."
-    drop, of_segment = baseline - estimate.accuracy, _has_own(segment) or _is_labelled(segment)
-    what = "that of its baseline" if of_segment else "the accuracy on the reference"
+    drop, uncertain = baseline - estimate.accuracy, _has_own(segment) or _is_labelled(segment)
+    what = "that of its baseline" if uncertain else "the accuracy on the reference"
     text += f"; {points(drop)} {'under' if drop > 0.0 else 'over'} {what}"
-    if estimate.interval is None:
+    if uncertain and drop > 0.0 and segment.verdict is not Verdict.FELL:
+        return f"{text}, too little to call it a fall."
+    if estimate.interval is None or (uncertain and segment.verdict is not Verdict.FELL):
+        # The interval of a change since a baseline that is uncertain too is wider, and known to the verdict only.
         return f"{text}."
-    by_chance = estimate.interval.lower <= baseline <= estimate.interval.upper
-    if of_segment and not by_chance and segment.verdict is not Verdict.FELL:
-        # Such a baseline is uncertain itself, and how much is known to the verdict only.
-        return f"{text}."
+    by_chance = not uncertain and estimate.interval.lower <= baseline <= estimate.interval.upper
     return f"{text}, which is {'no more' if by_chance else 'more'} than chance explains."
 
 
@@ -173,7 +173,7 @@ def _comparison(report: Report, segment: SegmentReport) -> dict[str, Any]:
     return {
         # Names come from records, and people paste the command.
         "confirm": f"cpcmon baseline {quote(report.model)} --segment {quote(segment.name)} --confirm",
-        "compared_verdict": None if segment.verdict is None else VERDICTS[segment.verdict],
+        "compared_verdict": None if segment.verdict is None else verdict_words(segment.verdict, segment.baseline),
         "drifts": [(MEASURES[one.measure], one, drift_row(MEASURES[one.measure], one, most)) for one in segment.drift],
         "changed_class": None
         if change is None or facts is None

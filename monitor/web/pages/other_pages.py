@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from monitor.core.baselines.labelled_baselines import LabelledBaseline
 from monitor.core.calibration import or_none
 from monitor.core.estimate import share_interval
 from monitor.core.performance import OF_CLASSES, Target
+from monitor.core.segments import name_of
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.settings.kinds import HIDDEN, Setting
@@ -78,6 +80,7 @@ def _section(path: str, settings: Sequence[Setting]) -> dict[str, Any]:
 
 
 MOST_CLASSES = 200
+MOST_SEGMENTS = 200
 _NEAR_ONE = 0.05
 """A temperature this near to 1 makes no visible difference."""
 
@@ -109,6 +112,8 @@ def reference_page(site: Site, query: Mapping[str, str]) -> Response | None:
         classes=_classes(reference)[:MOST_CLASSES],
         class_count=len(reference.classes),
         performance=_performance(reference),
+        segments=_segments(reference)[:MOST_SEGMENTS],
+        segment_count=0 if calibration.segments is None else len(calibration.segments),
     )
 
 
@@ -133,6 +138,19 @@ def _performance(reference: Reference) -> list[tuple[str, list[float | None]]]:
     rows = values[:, 0].reshape(len(shown), len(OF_CLASSES)).tolist()
     names = ["macro average" if one is None else reference.classes[one] for one in shown]
     return [(name, [or_none(value) for value in row]) for name, row in zip(names, rows, strict=True)]
+
+
+def _segments(reference: Reference) -> list[tuple[str, LabelledBaseline, str]]:
+    """Return name, labelled baseline and bias of the headline of the segments, the least accurate first."""
+    numbers = reference.calibration
+    if numbers.segments is None:
+        return []
+    bias = numbers.segments.bias[numbers.segments.names.index(numbers.headline)].tolist()
+    rows = [
+        (name_of(one), numbers.segments[one], f"{100.0 * off:+.1f}")
+        for one, off in zip(numbers.segments.segments, bias, strict=True)
+    ]
+    return sorted(rows, key=lambda row: (row[1].accuracy, row[0]))
 
 
 def _classes(reference: Reference) -> list[tuple[str, int, int, int]]:

@@ -32,7 +32,6 @@ from monitor.web.pages.status import (
 )
 from monitor.web.pages.wording import (
     STATES,
-    VERDICTS,
     ago,
     brief_baseline,
     class_change,
@@ -40,6 +39,7 @@ from monitor.web.pages.wording import (
     oddities,
     per_cent,
     plural,
+    verdict_words,
 )
 from monitor.web.server.request import Response
 from monitor.web.site import Site
@@ -179,7 +179,7 @@ def _row(
         "field": field,
         "bar": drawn,
         "disagreement": _disagreement(segment),
-        "verdict": "" if segment.verdict is None else f"{VERDICTS[segment.verdict]}.",
+        "verdict": "" if segment.verdict is None else f"{verdict_words(segment.verdict, baseline)}.",
         "holds": segment.verdict is Verdict.HOLDS,
         "changed": _changed(segment, report),
         "compared": [

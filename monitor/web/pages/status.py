@@ -325,7 +325,8 @@ def _alerting(reports: Mapping[str, Report], total: int) -> str:
     if not any(segment.alerts and headline_of(segment) is not None for _, segment in windows):
         found = "No alert is configured, so none can fire"
     suspects = suspected(list(reports.values()))
-    return f"{found}, but {suspects}: this is no all-clear." if suspects else f"{found}."
+    joined = "and" if Urgency.CHANGED in urgencies else "but"
+    return f"{found}, {joined} {suspects}: this is no all-clear." if suspects else f"{found}."
 
 
 def _quiet(urgencies: Sequence[Urgency]) -> str:
@@ -355,5 +356,12 @@ def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str
         Urgency.UNVERIFIED: "with an unverified baseline",
         Urgency.UNWATCHED: "without an alert configured",
     }
-    counts = [f"{urgencies.count(urgency)} {name}" for urgency, name in words.items() if urgency in urgencies]
+    # Windows with a worse status count too: an alert does not confirm a baseline.
+    unverified = sum(
+        headline_of(one) is not None and one.baseline is not None and not one.baseline.verified
+        for report in reports.values()
+        for one in report.segments
+    )
+    numbers = {urgency: urgencies.count(urgency) for urgency in words} | {Urgency.UNVERIFIED: unverified}
+    counts = [f"{numbers[urgency]} {name}" for urgency, name in words.items() if numbers[urgency]]
     return f"{', '.join([plural(evaluated, 'window') + ' evaluated', *counts])}."

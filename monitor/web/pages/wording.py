@@ -38,6 +38,7 @@ VERDICTS = {
     Verdict.DRIFTED: "The estimate holds, but the outputs drifted: trust it less",
     Verdict.HOLDS: "The estimate holds, and so do the outputs",
 }
+_LIKE_ITS_FIRST = "Like its first records, which nobody has confirmed"
 MEASURES = {Measure.CLASS_MIX: "Predicted classes", Measure.CONFIDENCE: "Confidence"}
 _AGAINST = {
     BaselineKind.REFERENCE: "the reference",
@@ -47,7 +48,7 @@ _AGAINST = {
 _KINDS = {
     AlertType.DISAGREEMENT: "disagreement of the estimators",
     AlertType.OUTPUT_DRIFT: "the model answers differently than it did; do not rely on the estimate alone",
-    AlertType.BASELINE_GAP: "far below the reference since its first records, and nobody has confirmed that",
+    AlertType.BASELINE_GAP: "far below the reference, and nobody has confirmed its own baseline",
     AlertType.SILENT: "no new records",
     AlertType.DEGRADED_INPUT: "rejected or suspicious records",
 }
@@ -94,9 +95,12 @@ def _condition(alert: AlertStatus, estimate: Estimate | Performance | None, fiel
             for interval, of in reversed(named)
             for value, name in zip(interval, ("lower", "upper"), strict=True)
         }
-        # The interval of a change since a baseline of the segment is wider than that of the estimate.
-        since = "upper end of the " if alert.baseline is not None and _differs(alert.value, estimate) else ""
-        end = ends.get(alert.value, since)
+        # The interval of a change since a baseline that is uncertain too is wider than that of the estimate.
+        uncertain = alert.baseline in {BaselineKind.OWN, BaselineKind.LABELLED}
+        if alert.value in ends:
+            end = ends[alert.value]
+        elif uncertain and _differs(alert.value, estimate):
+            end, compared = "upper end of the ", f"{compared} with what is unknown of its baseline"
     numbers = f"{per_cent(alert.value)}, is {side} the threshold of {per_cent(alert.threshold)}"
     return f"{end}{compared}, {numbers}{_against(alert)}"
 
@@ -131,13 +135,19 @@ def distance(value: float) -> str:
     return f"{value:.2f}"
 
 
+def verdict_words(verdict: Verdict, baseline: Baseline | None) -> str:
+    """Say what the comparison of a window with its baseline found; one that nobody confirmed may be bad itself."""
+    unconfirmed = baseline is not None and not baseline.verified
+    return _LIKE_ITS_FIRST if unconfirmed and verdict is Verdict.HOLDS else VERDICTS[verdict]
+
+
 def baseline_words(baseline: Baseline) -> str:
     """Say what a window is compared with."""
     records = plural(baseline.records, "record")
     if baseline.kind is BaselineKind.OWN:
         if baseline.accuracy is None:
             needed = f" of {baseline.needed:,}" if baseline.records < baseline.needed else ""
-            return f"No labelled baseline: collecting its own, {baseline.records:,}{needed} records"
+            return f"No labelled baseline: collecting its own, {baseline.records:,}{needed} records, in full windows"
         period = ""
         if baseline.first_at is not None and baseline.last_at is not None:
             period = f", from {clock(baseline.first_at, seconds=False)} to {clock(baseline.last_at, seconds=False)}"
@@ -157,7 +167,8 @@ def brief_baseline(baseline: Baseline) -> str:
     """Return the baseline for a table: `own baseline 58.3%, unverified`."""
     if baseline.accuracy is None:
         return (
-            f"collecting its own baseline: {baseline.records:,} of {max(baseline.records, baseline.needed):,} records"
+            f"collecting its own baseline: {baseline.records:,} of {max(baseline.records, baseline.needed):,} records,"
+            " in full windows"
         )
     if baseline.kind is BaselineKind.REFERENCE:
         return f"reference {per_cent(baseline.accuracy)}"
