@@ -30,16 +30,24 @@ FIELD_CHANCE, FIELD_LEAST = 0.2, 0.01
 """What R adds to the visible shift: a share of the spread of one record, and a constant."""
 
 
+_FIELD_SPREAD, _FIELD_SHIFT = np.array(FIELD_CHANCE), np.array(FIELD_LEAST)
+_FIELD_FACTORS = np.array([[-factor, factor] for factor in FIELD_LEVELS.values()])[:, :, None]
+
+
 def field_intervals(headline: Floats, accuracy: Floats | float, disagreement: Floats) -> Floats:
     """Return the field intervals of windows, from their headline estimate: shape (levels, ends, windows).
 
     They say how far estimates have been off in real shifts; no theory can. `accuracy` is what the estimate started from: that
     of the reference, or of the segment in it. NaN without an estimate.
     """
-    reach = np.abs(accuracy - headline) + disagreement + FIELD_LEAST
-    reach = reach + FIELD_CHANCE * np.sqrt(np.maximum(0.0, headline * (1.0 - headline)))
-    ends = [[headline - factor * reach, headline + factor * reach] for factor in FIELD_LEVELS.values()]
-    return np.asarray(np.minimum(_ONE, np.maximum(_ZERO, np.array(ends))))
+    reach = np.sqrt(headline - headline * headline)
+    reach *= _FIELD_SPREAD
+    reach += disagreement
+    reach += np.abs(accuracy - headline)
+    reach += _FIELD_SHIFT
+    ends = _FIELD_FACTORS * reach
+    ends += headline
+    return np.asarray(np.minimum(_ONE, np.maximum(_ZERO, ends, out=ends), out=ends))
 
 
 def by_level(field: Sequence[tuple[float, float]]) -> dict[str, tuple[float, float]] | None:

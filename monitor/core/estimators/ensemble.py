@@ -495,7 +495,9 @@ class Ensemble:
         self._forms = Forms((*default, *(one for one in chosen if one.form.variant is not None)), len(combined))
         place = {one.form.full_name: row for row, one in enumerate(self._forms.ready)}
         self._members, self._mixed = (np.array([place[name] for name in names]) for names in (MEMBERS, MIXED))
-        self._weight, forms = weight, len(place)
+        forms = len(place)
+        # As a column, because numpy converts a number at every call.
+        self._weights = None if weight is None else np.array([[weight], [1.0 - weight]])
         self._consensus, self._adaptive = forms, forms + 1
         last = range(forms, forms + len(combined))
         self._rows = [*(place[one.form.full_name] for one in chosen), *last] if forms > len(default) else None
@@ -507,9 +509,10 @@ class Ensemble:
         columns, why, complete = self._forms.columns(windows, failed)
         consensus, spread = combine(columns[0].take(self._members, axis=0))
         columns[:2, self._consensus] = consensus
-        if self._weight is not None:
-            mixed = columns[1, self._adaptive] = mix(columns[1].take(self._mixed, axis=0), self._weight)
-            columns[0, self._adaptive] = np.minimum(_ONE, np.maximum(_ZERO, mixed))
+        if self._weights is not None:
+            mixed = columns[1, self._adaptive]
+            np.add.reduce(columns[1].take(self._mixed, axis=0) * self._weights, axis=0, out=mixed)
+            np.minimum(_ONE, np.maximum(_ZERO, mixed), out=columns[0, self._adaptive])
         if not complete:
             # The reason of the first member that has one.
             for row, members in ((self._consensus, self._members), (self._adaptive, self._mixed)):
