@@ -41,6 +41,7 @@ ACTIONS = {
 ACTION_HIGH = "Check raw outputs at their source before anyone relies on the estimate."
 
 PERCENT = "{{ . | first | value | humanizePercentage }}"
+_DISTANCE = '{{ . | first | value | printf "%.2f" }}'
 TIME = "{{ . | first | value | humanizeTimestamp }}"
 UNKNOWN = " currently unknown"
 METRIC = "cpcmon_estimated_performance"
@@ -164,15 +165,14 @@ def disagreement(series: DescriptionSeries, limit: str = "") -> str:
 
 def output_drift(series: DescriptionSeries) -> str:
     """Return the text about outputs that drifted."""
-    parts = (
-        if_series(
-            "cpcmon_output_drift",
-            f' The {words} is {{{{ . | first | value | printf "%.2f" }}}} from its baseline.',
-            series.window,
-            matcher=f'measure="{measure}"',
-        )
+    parts = [
+        if_series(name, text, series.window, matcher=f'measure="{measure}"')
         for measure, words in (("class_mix", "mix of predicted classes"), ("confidence", "confidence"))
-    )
+        for name, text in (
+            ("cpcmon_output_drift", f" The {words} is {_DISTANCE} from its baseline."),
+            ("cpcmon_output_drift_limit", f" Its limit is {_DISTANCE}."),
+        )
+    ]
     return f"the model answers differently than it did.{''.join(parts)}{baseline(series)}"
 
 

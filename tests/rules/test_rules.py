@@ -284,6 +284,21 @@ def test_a_description_names_the_consensus_of_an_old_reference(rules: Rules) -> 
     assert "estimated accuracy 74.2% by consensus, since the reference is of an older version. Its upper" in output
 
 
+def test_a_drift_is_described_with_its_limit(rules: Rules) -> None:
+    """And only the measures that are known."""
+    drifted = AlertRule("drifted", kind=AlertType.OUTPUT_DRIFT)
+    config = replace(rules.config, models=(ModelConfig("density", None, alerts=(drifted,)),))
+    fired = _alert(severity="warning").replace("accuracy_low", "drifted")
+    measured = f'{{{TARGET},model="density",segment="all",measure="class_mix"}}'
+    series = {
+        fired: "1x60",
+        f"cpcmon_output_drift{measured}": "0.324x60",
+        f"cpcmon_output_drift_limit{measured}": "0.16x60",
+    }
+    output = replace(rules, config=config).described(series, 10, "CpcmonDrifted")
+    assert "than it did. The mix of predicted classes is 0.32 from its baseline. Its limit is 0.16. Do not" in output
+
+
 def test_a_description_has_the_threshold_of_a_drop(rules: Rules) -> None:
     dropped = AlertRule("accuracy_low", drop=0.05)
     config = replace(rules.config, models=(ModelConfig("density", None, alerts=(dropped,)),))
