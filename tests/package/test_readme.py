@@ -100,10 +100,11 @@ def test_every_command_of_the_readme_works_from_a_fresh_clone(fresh: Path) -> No
     labelled.write_text("".join(labelled.read_text(encoding="utf-8").splitlines(keepends=True)[:500]))
     printed = ["", *(run(["bash", "-euc", block], fresh) for block in shell[1:])]
     assert "wrote .demo/density.ref" in printed[1]
-    assert "adaptive" in printed[2]
-    assert "| `adaptive` |" in printed[3]
-    assert "density site=B: 1,500 records, estimated accuracy" in printed[5]
-    assert "1 model" in printed[6]
+    assert "hospital=Oakmoor" in printed[2]
+    assert "adaptive" in printed[3]
+    assert "| `adaptive` |" in printed[4]
+    assert "density site=B: 1,500 records, estimated accuracy" in printed[6]
+    assert "1 model" in printed[7]
     assert "CpcmonAccuracyLow" in (fresh / ".demo/rules.yml").read_text(encoding="utf-8")
     assert (fresh / ".demo/errors.svg").stat().st_size > 2000
     watch_the_daemon(fresh)
