@@ -14,6 +14,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.change import Detector, Direction
 from monitor.core.estimate import HEADLINE, STATES, WindowState
 from monitor.core.performance import Metric, words_of
 from monitor.core.scores import Floats
@@ -23,6 +24,11 @@ Codes = NDArray[np.uint8]
 """Indexes into a list of names."""
 
 _OK, _ERROR, _CATCHING_UP = map(STATES.index, (WindowState.OK, WindowState.ERROR, WindowState.CATCHING_UP))
+
+_NOT_OWN_RECORDS = [
+    STATES.index(one) for one in (WindowState.CATCHING_UP, WindowState.VERSION_MISMATCH, WindowState.DEGRADED_INPUT)
+]
+"""States in which records are incomplete, or not what the reference is about."""
 
 _WHOLE = "all"
 CHANCE_MARGIN = 1.5
@@ -35,6 +41,8 @@ The chance level covers 95% of windows, so a healthy model exceeds it every few 
 class AlertType(StrEnum):
     """Types of alerts."""
 
+    CHANGE = "change"
+    """The evidence of a change of the accuracy reached the budget for false alarms."""
     ACCURACY = "accuracy"
     DISAGREEMENT = "disagreement"
     OUTPUT_DRIFT = "output_drift"
@@ -98,11 +106,29 @@ class AlertRule:
     metric: Metric | None = None
     of_class: str | None = None
     """The class of the metric, by name; None for the macro average, and for AUROC."""
+    tolerance: float | None = None
+    """For type change: a smaller change is none; None for the smallest that is allowed."""
+    direction: Direction = Direction.DOWN
+    false_alarm_seconds: float = 90 * 86400.0
+    """For type change: the time between false alarms, over all windows of the rule."""
+    group_by: str | None = None
+    """For type change: of the records with the same value of this field, only the first counts."""
+    maintenance: tuple[tuple[float, float], ...] = ()
+    """For type change: times at which records do not count."""
+
+    @property
+    def detector(self) -> Detector:
+        """What a rule of type change looks for."""
+        return Detector(self.direction, self.tolerance)
 
     @property
     def upward(self) -> bool:
         """Whether it fires above its threshold, not below."""
-        return self.above is not None or self.kind in {AlertType.DISAGREEMENT, AlertType.OUTPUT_DRIFT}
+        return self.above is not None or self.kind in {
+            AlertType.CHANGE,
+            AlertType.DISAGREEMENT,
+            AlertType.OUTPUT_DRIFT,
+        }
 
     @property
     def compared(self) -> str:
@@ -128,6 +154,8 @@ class AlertRule:
         parts = [f"{key}={float(number)!r}" for key, number in numbers.items() if number is not None]
         if self.metric is not None:
             parts += [f"metric={self.metric}", f"class={self.of_class!r}"]
+        if self.kind is AlertType.CHANGE:
+            parts += [f"tolerance={self.tolerance!r}", f"direction={self.direction}", f"group_by={self.group_by!r}"]
         return " ".join([self.kind, f"estimator={self.estimator}", f"on={self.on}", *parts])
 
     @property
@@ -235,6 +263,8 @@ class WindowFacts:
     """The distance of the outputs that is furthest above its limit, and the limit; NaN if unknown."""
     metric: Callable[[AlertRule], tuple[Floats, float | None]] | None = None
     """Returns what a rule with a metric compares, NaN where it cannot be said, and the reference's own value of the metric."""
+    change: Callable[[AlertRule], tuple[Floats, float, Flags]] | None = None
+    """Returns for a rule of type change the evidence, NaN if there is none; the evidence to alarm at; and where it may end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +403,7 @@ def _extended(before: AlertState, dwell: Dwell) -> AlertState:
 def _has_dwelt(rule: AlertRule, state: AlertState, dwell: Dwell) -> bool:
     if state.dwell_seconds < rule.for_seconds:
         return False
-    if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP}:
+    if rule.kind in {AlertType.CHANGE, AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP}:
         return True
     # Without new records the timer alone does not fire.
     return dwell.new_records > 0 and state.dwell_records >= rule.new_records_of(dwell.records)
@@ -386,6 +416,8 @@ def conditions(rule: AlertRule, facts: WindowFacts) -> Conditions:
         return _compared(rule, facts)
     if rule.kind is AlertType.BASELINE_GAP:
         return _gap(rule, facts)
+    if rule.kind is AlertType.CHANGE:
+        return _changed(rule, facts)
     if rule.kind is AlertType.SILENT:
         # Not by new records: those that arrived while the alert was held would be missed.
         bad = facts.quiet_seconds > rule.after_seconds
@@ -408,6 +440,17 @@ def _gap(rule: AlertRule, facts: WindowFacts) -> Conditions:
     well = ~facts.unverified | (value >= threshold + min(rule.hysteresis, (rule.drop or 0.0) / 2.0))
     known = ~facts.unverified | ((facts.states == _OK) & np.isfinite(value))
     return Conditions(known, bad, well, value, np.where(facts.unverified, threshold, np.nan))
+
+
+def _changed(rule: AlertRule, facts: WindowFacts) -> Conditions:
+    """Compare the evidence of a change with the budget. Without a baseline there is none, and nothing to end."""
+    count = len(facts.states)
+    if facts.change is None:
+        none = np.zeros(count, dtype=np.bool_)
+        return Conditions(none, none, none, np.full(count, np.nan), np.full(count, np.nan))
+    value, threshold, well = facts.change(rule)
+    known = ~np.isin(facts.states, _NOT_OWN_RECORDS)
+    return Conditions(known, value >= threshold, well, value, np.full(count, threshold))
 
 
 def _compared(rule: AlertRule, facts: WindowFacts) -> Conditions:

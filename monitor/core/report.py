@@ -22,6 +22,7 @@ from monitor.core.baselines.comparison import (
     Verdict,
 )
 from monitor.core.calibration import WindowEstimates, or_none
+from monitor.core.change import ChangeColumns, ChangeStatus
 from monitor.core.decisions import Decision
 from monitor.core.estimate import HEADLINE, STATES, Estimate, Interval, Result, Why, WindowState
 from monitor.core.estimators.ensemble import headline_in
@@ -96,6 +97,8 @@ class SegmentReport:
     changed_class: ClassChange | None = None
     verdict: Verdict | None = None
     """None if it cannot be said."""
+    changes: tuple[ChangeStatus, ...] = ()
+    """What the detectors of changes say; empty without an alert of type change."""
 
     @property
     def name(self) -> str:
@@ -233,6 +236,8 @@ class WindowReports(Sequence[SegmentReport]):
     """Of all windows, whether they may show it or not; None if the reference is of an older version."""
     comparisons: Comparisons | None = None
     """With the baselines; None without a reference."""
+    changes: ChangeColumns | None = None
+    """None without an alert of type change."""
 
     def __len__(self) -> int:
         """Return the number of windows."""
@@ -272,6 +277,7 @@ class WindowReports(Sequence[SegmentReport]):
             () if compared is None or not shown else compared.drift(index),
             None if compared is None or not shown else compared.changed_class(index),
             None if compared is None else VERDICTS[compared.verdicts[index]],
+            () if self.changes is None else self.changes.window(index),
         )
 
     @property

@@ -4,6 +4,7 @@ No I/O, no clock.
 """
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,10 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.change import EvidenceTable
+from monitor.core.input_health import FAR_BEHIND_SECONDS
 from monitor.core.record_columns import Records, Texts
-from monitor.core.scores import Floats, Integers, Singles
+from monitor.core.scores import Booleans, Floats, Integers, Singles
 from monitor.core.totals import Gauge, Numbers
 from monitor.core.window import (
     Added,
@@ -114,11 +117,17 @@ class Chunk:
     """
     decided: Integers | None = None
     """The class that each record names, if they decide."""
+    counted: Booleans | None = None
+    """Which records count as evidence of a change; None for all."""
 
     def taken(self, rows: Integers | slice) -> "Chunk":
         """Return some of the records."""
         decided = None if self.decided is None else self.decided[rows]
-        return replace(self, at=self.at[rows], vectors=self.vectors[rows], codes=self.codes[rows], decided=decided)
+        counted = None if self.counted is None else self.counted[rows]
+        codes = self.codes[rows]
+        return replace(
+            self, at=self.at[rows], vectors=self.vectors[rows], codes=codes, decided=decided, counted=counted
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +167,7 @@ class ModelWindows:
         *,
         version: str = "",
         versions_alike: bool = False,
+        evidence: EvidenceTable | None = None,
     ) -> None:
         self._gauge, self._bounds = gauge, bounds
         self._segmentation = segmentation or Segmentation()
@@ -165,8 +175,10 @@ class ModelWindows:
         self._version = None if versions_alike or not version else version
         # The place of all records is 0.
         self._places = {names: place for place, names in enumerate(self._segmentation.split_by, 1)}
-        self._records = SharedRecords(gauge, bounds, 1 + len(self._places))
-        self._windows: dict[Segment, SlidingWindow] = {ALL: SlidingWindow(gauge, bounds, self._records)}
+        self._evidence = evidence
+        self._records = SharedRecords(gauge, bounds, 1 + len(self._places), evidence)
+        self._windows: dict[Segment, SlidingWindow] = {}
+        self._create(ALL, 0, -math.inf)
         self._last_seen: dict[Segment, float] = {}
         self._entered: Counter[Segment] = Counter()
 
@@ -208,12 +220,26 @@ class ModelWindows:
                 codes[rows, split] = len(segments)
                 segments.append(segment)
         decided = None if self._records.decided is None else records.decided
-        chunk = Chunk(now, records.at, records.vectors, tuple(segments), codes, decided)
+        counted = None if self._evidence is None else self._in_time(records.at, now)
+        chunk = Chunk(now, records.at, records.vectors, tuple(segments), codes, decided, counted)
         forgotten = [segment for segment in idle if segment not in known]
         if len(records) <= self._bounds.capacity:
             return Admitted(chunk, unstored, forgotten, 0, tuple(without))
         rows = _lasting(chunk, self._bounds.capacity)
+        if counted is not None:
+            rows = np.union1d(rows, np.flatnonzero(counted))
         return Admitted(chunk.taken(rows), unstored, forgotten, len(records) - len(rows), tuple(without))
+
+    def _in_time(self, at: Floats, now: float) -> Booleans:
+        """Return which records of a batch that arrived at `now` are recent enough to count as evidence."""
+        bounds, clock = self._bounds, self._windows[ALL].clock
+        # The clock of a window may be ahead, if that of the machine was set back.
+        newest = np.maximum(np.maximum.accumulate(at), min(clock, now + bounds.tolerance_seconds))
+        return np.asarray(at >= newest - (FAR_BEHIND_SECONDS if bounds.age_seconds is None else bounds.age_seconds))
+
+    def settle_evidence(self) -> None:
+        """Count all records as evidence that are still to count."""
+        self._records.settle_evidence()
 
     def enter(self, chunk: Chunk, seen: Mapping[Segment, float] | None = None) -> Entered:
         """Add a chunk, admitted or restored; the forgotten segments were removed before, and no other chunk came since.
@@ -234,7 +260,9 @@ class ModelWindows:
                 names += [chunk.segments[code] for code in used]
         first = self._records.next_arrival
         windows_of_all = self._windows.values()
-        added = enter(self._records, windows_of_all, chunk.vectors, chunk.at, chunk.arrived, places, chunk.decided)
+        added = enter(
+            self._records, windows_of_all, chunk.vectors, chunk.at, chunk.arrived, places, chunk.decided, chunk.counted
+        )
         by_segment = dict(zip(names, added, strict=True))
         for segment, one in by_segment.items():
             # Without late records, which are not in the window.
@@ -251,10 +279,15 @@ class ModelWindows:
             place = self._place(segment)
             if not place:
                 raise ValueError(f"segment: expected one of the configured splits, found {name_of(segment)!r}")
-            self._windows[segment] = SlidingWindow(self._gauge, self._bounds, self._records, place)
+            self._create(segment, place, seen)
         if segment != ALL:
             self._last_seen[segment] = seen
         return self._windows[segment]
+
+    def _create(self, segment: Segment, place: int, now: float) -> None:
+        window = self._windows[segment] = SlidingWindow(self._gauge, self._bounds, self._records, place)
+        if self._evidence is not None:
+            self._records.counts_in(window, self._evidence.row(segment, now))
 
     def _place(self, segment: Segment) -> int:
         """Return the place of a segment's window; 0 if records are not split by its fields."""

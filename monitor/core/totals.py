@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from monitor.core.baselines.output_drift import output_cells
 from monitor.core.calibration import Calibration, WindowEstimate
+from monitor.core.change import MEMBERS, Members
 from monitor.core.decisions import DecidedBy
 from monitor.core.estimators.confidence import (
     AverageConfidence,
@@ -191,6 +192,8 @@ class Gauge:
         self._thresholded: list[tuple[CalibratedEstimator, np.float32]] = []
         self._interpolated: list[tuple[CalibratedEstimator, LinearCurve]] = []
         place = self._place_sums()
+        self.members = None if calibration.adaptive_weight is None else Members(calibration)
+        """What detectors of changes watch; None if the reference is old."""
         self._sets = [slice(place, place + ROWS), slice(place + ROWS, place + 2 * ROWS)]
         self.sums = place + 2 * ROWS
         """The number of sums of a window."""
@@ -355,6 +358,18 @@ class Gauge:
         each = measures.sums
         found[: len(each)] = each if len(starts) == each.shape[1] else np.add.reduceat(each, starts, axis=1)
         return found
+
+    def member_values(self, measures: Measures, scaled: Steps) -> Floats:
+        """Return what detectors watch of each record; from its steps of the scaled stream, those above the threshold."""
+        if self.members is None:
+            raise TypeError("totals: expected a reference with `adaptive`, found an old one")
+        inside = np.flatnonzero(scaled.cell >= self.fixed_cells[1])
+        scores = np.bincount(scaled.record[inside], scaled.step[inside], measures.sums.shape[1])
+        calibrated, atc = (self._slices[name].start for name in ("calibrated_confidence", "atc_mc_ts"))
+        sums = measures.sums
+        passed = sums[atc] + self.members.tie_weight * sums[atc + 1]
+        found = (sums[calibrated], passed, sums[_CONFIDENCE + 1], scores)
+        return self.members.values(*(one / FIXED_POINT for one in found))
 
     def _probabilities(self, vectors: Singles) -> tuple[Floats, Floats]:
         both = outputs(np.concatenate([vectors, vectors[:1]]), self.calibration.temperature)
@@ -728,14 +743,18 @@ class TotalsTable:
         group: Integers,
         rows: Integers,
         signs: Sequence[Integers],
-    ) -> list[GroupSteps]:
-        """Return by stream the steps that the windows of groups of records need, with signs by stream."""
+    ) -> tuple[list[GroupSteps], Steps]:
+        """Return by stream the steps that the windows of groups of records need, with signs by stream.
+
+        And those of the records themselves, scaled.
+        """
         needed = [self._needed(stream, rows, some) for stream, some in enumerate(signs)]
         found = self.gauge.steps(vectors, measures, denominators, [floors[group] for floors, _ in needed])
-        return [
+        grouped = [
             GroupSteps.of(steps, group, rows.shape[1], int(floors.min()), highest)
             for steps, (floors, highest) in zip(found, needed, strict=True)
         ]
+        return grouped, found[1]
 
     def _needed(self, stream: int, rows: Integers, signs: Integers) -> tuple[Integers, int]:
         """Return for each group the lowest cell that is needed of it, and the highest that is needed of any."""
@@ -899,10 +918,25 @@ def totals_of(gauge: Gauge, vectors: Singles, decided: Integers | None = None) -
         table.clear(stream, row, int(asked[stream, 0]))
     for piece, measures in zip(pieces, measured, strict=True):
         group = np.zeros(len(measures.top), dtype=np.int64)
-        both = table.steps(vectors[piece], measures, denominators[piece], group, rows, [signs, signs])
+        both, _ = table.steps(vectors[piece], measures, denominators[piece], group, rows, [signs, signs])
         table.add_sets(both, rows, signs)
         for stream, steps in enumerate(both):
             table.add_steps(stream, steps, rows, signs)
     counts, sets = table.counts[[row]].astype(np.int64), table.sets_at(rows[0], table.cells_at(rows[0], asked)[0])
     totals = np.concatenate([table.sums[rows[0]], sets], axis=1)
     return MeasuredWindows(gauge, totals, confidences, counts, table.performance[rows[0]])
+
+
+def member_values(gauge: Gauge, vectors: Singles, decided: Integers | None = None) -> Floats:
+    """Return what detectors of changes watch of each record, shape (members, records)."""
+    denominators, marks = gauge.derive(vectors)
+    found = [np.empty((len(MEMBERS), 0))]
+    for start in range(0, len(vectors), MOST_TOGETHER):
+        piece = slice(start, start + MOST_TOGETHER)
+        some = None if decided is None else decided[piece]
+        measures = gauge.measure(vectors[piece], denominators[piece], marks[piece], some)
+        floors = [np.full(len(measures.top), cell) for cell in gauge.fixed_cells]
+        found.append(
+            gauge.member_values(measures, gauge.steps(vectors[piece], measures, denominators[piece], floors)[1])
+        )
+    return np.concatenate(found, axis=1)

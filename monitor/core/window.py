@@ -12,12 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.calibration import Calibration
+from monitor.core.change import EvidenceTable
 from monitor.core.decisions import DecidedBy
 from monitor.core.scores import MOST_RECORDS, MOST_TOGETHER, Booleans, Floats, Integers, Singles
 from monitor.core.totals import (
@@ -41,8 +42,8 @@ _SLACK = 0.25
 _FEWEST_SLOTS = 1024
 
 # What a record is in a window: whether it is in it, and in which of its totals it is counted.
-# In bits: inside, in the sums, in the raw curve, in the scaled curve.
-_INSIDE, _CURVES, _ALL_BITS = 1, (4, 8), 15
+# In bits: inside, in the sums, in the raw curve, in the scaled curve; and whether it is still to count as evidence.
+_INSIDE, _CURVES, _ALL_BITS, _EVIDENCE = 1, (4, 8), 15, 16
 
 # Probabilities of records that left but are still counted; beyond that they are subtracted at once.
 _MOST_LEFT_NUMBERS = 1 << 20
@@ -102,9 +103,13 @@ class SharedRecords:
     split into segments is another.
     """
 
-    def __init__(self, gauge: Gauge, bounds: Bounds, places: int = 1) -> None:
+    def __init__(self, gauge: Gauge, bounds: Bounds, places: int = 1, evidence: EvidenceTable | None = None) -> None:
         self.gauge, self.bounds = gauge, bounds
         self.table = TotalsTable(gauge)
+        self.evidence = evidence
+        """The evidence of changes, over all shards; None if nothing looks for them."""
+        self.evidence_rows: Integers = np.zeros(0, dtype=np.int64)
+        """By row of the totals, that of the evidence."""
         self.next_arrival = 0
         """The number of the next record that arrives."""
         self.vectors = np.empty((0, gauge.calibration.classes), dtype=np.float32)
@@ -143,9 +148,9 @@ class SharedRecords:
             self.decided[held] = decided
         return slots
 
-    def let_in(self, place: int, slots: Slots, rows: Integers | int) -> None:
-        """Call when records enter windows of one place."""
-        self._bits[place, slots] = _INSIDE
+    def let_in(self, place: int, slots: Slots, rows: Integers | int, bits: Marks | int = _INSIDE) -> None:
+        """Call when records enter windows of one place, or count there as evidence."""
+        self._bits[place, slots] = bits
         if place:
             self._rows[place - 1, slots] = rows
         self._waiting = True
@@ -163,6 +168,23 @@ class SharedRecords:
         """Call for records that were too late for every window."""
         if len(arrival):
             self._freed.append(np.asarray(arrival, dtype=np.int64))
+
+    def count_elsewhere(self, place: int, slots: Slots, rows: Integers) -> None:
+        """Call for records that are too late for a window, but count there as evidence."""
+        self.let_in(place, slots, rows, _EVIDENCE)
+        self._left += len(slots)
+
+    def counts_in(self, window: "SlidingWindow", row: int) -> None:
+        """Let a window count as evidence in a row."""
+        if window.row >= len(self.evidence_rows):
+            self.evidence_rows = np.concatenate([self.evidence_rows, np.zeros(window.row + 8, dtype=np.int64)])
+        self.evidence_rows[window.row] = row
+
+    def settle_evidence(self) -> None:
+        """Count what is still to count as evidence."""
+        slots = np.flatnonzero(np.bitwise_or.reduce(self._bits, axis=0) & _EVIDENCE).astype(np.int32)
+        for start in range(0, len(slots), self._piece):
+            self._measure(slots[start : start + self._piece])
 
     def drop(self, window: "SlidingWindow") -> None:
         """Remove the window of a segment, with its totals."""
@@ -289,7 +311,9 @@ class SharedRecords:
         sums = gauge.summed(measures, starts)
         for stream, signs in enumerate(on_curves):
             table.choose_ranges(stream, sums, rows, signs)
-        both = table.steps(vectors, measures, denominators, group, rows, on_curves)
+        both, scaled = table.steps(vectors, measures, denominators, group, rows, on_curves)
+        taken = (bits & _EVIDENCE) != 0
+        values = gauge.member_values(measures, scaled) if np.count_nonzero(taken) else None
         try:
             table.add(sums, rows, summed)
             table.add_counts(measures, group, rows, summed)
@@ -300,6 +324,8 @@ class SharedRecords:
         except BaseException:
             self._start_again()
             raise
+        if self.evidence is not None and values is not None:
+            self.evidence.add(values, starts, self.evidence_rows[rows], taken)
         records = np.diff(starts, append=len(slots))
         self._left -= int(records @ np.count_nonzero((inside == 0) & (bits != 0), axis=0))
         for some, settled in zip(self._bits, (inside * _ALL_BITS).astype(np.uint8), strict=True):
@@ -310,8 +336,8 @@ class SharedRecords:
         """Forget all totals after a failure halfway: everything is measured again."""
         self.table.zero()
         held = np.logical_or.reduce(self._bits != 0, axis=0)
-        self._bits &= np.uint8(_INSIDE)
-        self._left, self._waiting = 0, True
+        self._bits &= np.uint8(_INSIDE | _EVIDENCE)
+        self._left, self._waiting = int(np.count_nonzero(self._bits == _EVIDENCE)), True
         self._release(np.flatnonzero(held & ~np.logical_or.reduce(self._bits != 0, axis=0)).astype(np.int32))
 
 
@@ -332,7 +358,10 @@ def _runs(columns: Sequence[NDArray[Any]]) -> tuple[Integers, Integers]:
 
 def _unsettled(bits: Marks) -> Booleans:
     """Return which records are not counted as where they are: their bits are neither all set nor none."""
-    return np.asarray(np.bitwise_or.reduce((bits + np.uint8(1)) & np.uint8(_ALL_BITS - 1), axis=0) != 0)
+    return np.asarray(
+        np.bitwise_or.reduce(((bits + np.uint8(1)) & np.uint8(_ALL_BITS - 1)) | (bits & np.uint8(_EVIDENCE)), axis=0)
+        != 0
+    )
 
 
 class SlidingWindow:
@@ -488,10 +517,12 @@ def enter(
     now: float,
     places: Sequence[Entering],
     decided: Integers | None = None,
+    counted: Booleans | None = None,
 ) -> list[Added]:
     """Add a batch to some of the `known` windows, which are all windows of the records; return the result of each, in order.
 
-    `decided` are the classes that the records name; required if they decide, otherwise ignored.
+    `decided` are the classes that the records name; required if they decide, otherwise ignored. `counted` are the records
+    that count as evidence, whether windows hold them or not; None for all.
     """
     _check(records.gauge, vectors, at, now)
     decided = None if records.decided is None else _checked_decisions(decided, vectors)
@@ -502,37 +533,62 @@ def enter(
     if len(at):
         records.clock = max(records.clock, float(at.max()))
     order = np.arange(len(at)) if np.all(at[1:] >= at[:-1]) else np.argsort(at, kind="stable")
-    arrival, entered, added = records.next_arrival, np.zeros(len(at), dtype=np.bool_), []
+    if counted is None or records.evidence is None:
+        counted = np.full(len(at), records.evidence is not None)
+    arrival, added = records.next_arrival, list[Added]()
+    entered, kept = np.zeros((2, len(at)), dtype=np.bool_)
     records.next_arrival += len(at)
-    entering: list[tuple[Integers, Floats, list[tuple[SlidingWindow, int, int]]]] = []
+    entering: list[tuple[Integers, Floats, list[_Part]]] = []
     for place in places:
         rows, edges = _by_window(place, order)
         times, some, evicted = at[rows], [], []
         for window, start, end in zip(place.windows, edges, edges[1:], strict=False):
             late, gone = window.make_way(times[start:end])
             evicted.append(gone)
-            some.append((window, start + late, end))
+            some.append(_Part(window, start, start + late, end))
+            kept[rows[start : start + late]] |= counted[rows[start : start + late]]
             entered[rows[start + late : end]] = True
             ahead = int(np.count_nonzero(future[rows[start:end]])) if future_records else 0
             added.append(Added(end - start - late, late, ahead + restamped.get(window.row, 0), len(gone)))
         records.let_out(place.windows[0].place, np.concatenate(evicted))
         entering.append((rows, times, some))
     slots = np.empty(len(at), dtype=np.int32)
-    if entered.all():
+    kept |= entered
+    if kept.all():
         slots[:] = records.allot(vectors, at, arrival + np.arange(len(at)), decided)
     else:
-        arrivals, decisions = arrival + np.flatnonzero(entered), None if decided is None else decided[entered]
-        slots[entered] = records.allot(vectors[entered], at[entered], arrivals, decisions)
+        arrivals, decisions = arrival + np.flatnonzero(kept), None if decided is None else decided[kept]
+        slots[kept] = records.allot(vectors[kept], at[kept], arrivals, decisions)
+    if not entered.all():
         records.never_entered(arrival + np.flatnonzero(~entered))
     for rows, times, some in entering:
-        by_window = slots[rows]
-        taken = [by_window[start:end] for _, start, end in some]
-        for (window, start, end), new in zip(some, taken, strict=True):
-            window.take(new, times[start:end])
-        table_rows = np.repeat([window.row for window, *_ in some], [len(new) for new in taken])
-        records.let_in(some[0][0].place, np.concatenate(taken), table_rows)
+        _take(records, slots[rows], times, some, counted[rows])
     records.settle_left()
     return added
+
+
+class _Part(NamedTuple):
+    """The records of a batch for one window, by place in an order: the first are too late for it."""
+
+    window: SlidingWindow
+    first: int
+    start: int
+    end: int
+
+
+def _take(records: SharedRecords, slots: Slots, times: Floats, parts: Sequence[_Part], counted: Booleans) -> None:
+    """Let the records of a batch into the windows of one place; late ones may still count there as evidence."""
+    place, all_of = parts[0].window.place, slice(parts[0].first, parts[-1].end)
+    rows = np.repeat([part.window.row for part in parts], [part.end - part.first for part in parts])
+    inside = np.zeros(len(slots), dtype=np.bool_)
+    for part in parts:
+        inside[part.start : part.end] = True
+        part.window.take(slots[part.start : part.end], times[part.start : part.end])
+    slots, inside, counted = slots[all_of], inside[all_of], counted[all_of]
+    bits = counted * np.uint8(_EVIDENCE) | np.uint8(_INSIDE)
+    records.let_in(place, slots[inside], rows[inside], bits[inside])
+    if (late := counted & ~inside).any():
+        records.count_elsewhere(place, slots[late], rows[late])
 
 
 def _by_window(place: Entering, order: Integers) -> tuple[Integers, list[int]]:

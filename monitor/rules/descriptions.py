@@ -135,8 +135,10 @@ def description(rule: AlertRule, series: DescriptionSeries) -> str:
     return f"{where}: {_problem(rule, series)}{since} {ACTION_HIGH if is_high(rule) else ACTIONS[rule.kind]}"
 
 
-def _problem(rule: AlertRule, series: DescriptionSeries) -> str:
+def _problem(rule: AlertRule, series: DescriptionSeries) -> str:  # noqa: PLR0911 - one for each type
     match rule.kind:
+        case AlertType.CHANGE:
+            return "the accuracy has changed."
         case AlertType.ACCURACY:
             return _accuracy(rule, series) if rule.metric is None else _metric(rule, series)
         case AlertType.DISAGREEMENT:
