@@ -380,7 +380,7 @@ class ChangeEvidence:
         self.put(
             segments,
             [
-                np.array([row[number] for row in each], dtype=one.dtype).reshape(-1, *one.shape[1:])
+                np.array([row[number] for row in each], dtype=one.dtype).reshape(len(each), *one.shape[1:])
                 for number, one in enumerate(columns)
             ],
         )

@@ -212,7 +212,7 @@ class Evaluator:
         if memory.versions.of == self._version:
             self._versions = memory.versions
         self._input = memory.input
-        if (changes := changes_from_bytes(memory.changes, len(self.config.detectors))) is not None:
+        if memory.changes and (changes := changes_from_bytes(memory.changes, len(self.config.detectors))):
             self._changes = changes
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
@@ -220,7 +220,7 @@ class Evaluator:
     def alert_state_bytes(self) -> bytes:
         """Return the alert state as bytes."""
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
-        changes = changes_as_bytes(self._changes)
+        changes = changes_as_bytes(self._changes) if self._changes.detectors else b""
         return AlertMemory(self._versions, tuple(windows.values()), input=self._input, changes=changes).to_bytes()
 
     def restore_baselines(self, content: bytes | None) -> None:
@@ -415,7 +415,7 @@ class Evaluator:
         evidence, changes, baselines = snapshot.evidence, self._changes, cast("Baselines", self._baselines)
         if evidence is None:
             return None
-        segments, rules = tuple(snapshot.segments), self._change_rules
+        segments, rules = tuple(snapshot.segments), self.config.change_rules
         changes.select(segments, self._missing)
         held = np.repeat(np.isin(states, _NOT_COUNTED)[:, None], len(rules), axis=1)
         new = changes.update(evidence, snapshot.newest_at, held)
@@ -441,10 +441,6 @@ class Evaluator:
             expected.blocks,
         )
 
-    @property
-    def _change_rules(self) -> tuple[AlertRule, ...]:
-        return tuple(rule for rule in self.config.alerts if rule.kind is AlertType.CHANGE)
-
     def _change_of(
         self, rule: AlertRule, changes: ChangeColumns, snapshot: Snapshot, found: _Estimated, compared: Comparisons
     ) -> tuple[Floats, float, Flags]:
@@ -452,19 +448,17 @@ class Evaluator:
 
         It ends when the window has only records since the alarm, and its estimate is back within the tolerance.
         """
-        row = self._change_rules.index(rule)
+        row = self.config.change_rules.index(rule)
         after = snapshot.oldest_at > self._changes.alarm_at[:, row]
         margin = changes.tolerance[row] - np.minimum(rule.hysteresis, changes.tolerance[row] / 2.0)
         below = rule.detector.sign * (compared.accuracy - np.where(found.shown, found.headline, np.nan))
-        return (
-            changes.evidence[row],
-            changes.thresholds[row],
-            ~self._changes.watching[:, row] | (after & (below <= margin)),
-        )
+        # Without a baseline there is nothing to compare with: somebody has reset it.
+        well = np.isnan(changes.tolerance[row]) | (after & (below <= margin))
+        return changes.evidence[row], changes.thresholds[row], well
 
     def _note_alarms(self, alerts: AlertColumns, newest_at: Floats) -> None:
         """Note where an alarm has begun; where it has ended, evidence starts at 0."""
-        for detector, rule in enumerate(self._change_rules):
+        for detector, rule in enumerate(self.config.change_rules):
             firing, alarm_at = alerts.firing[self.config.alerts.index(rule)], self._changes.alarm_at[:, detector]
             self._changes.restart(~firing & ~np.isnan(alarm_at), detector)
             began = firing & np.isnan(self._changes.alarm_at[:, detector])

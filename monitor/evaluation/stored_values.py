@@ -77,7 +77,9 @@ def changes_as_bytes(evidence: ChangeEvidence) -> bytes:
     """Return the evidence of changes as bytes."""
     away = list(evidence.away.items())
     columns = [
-        np.concatenate([one, np.array([row[number] for _, row in away], dtype=one.dtype).reshape(-1, *one.shape[1:])])
+        np.concatenate(
+            [one, np.array([row[number] for _, row in away], dtype=one.dtype).reshape(len(away), *one.shape[1:])]
+        )
         for number, one in enumerate(evidence.columns)
     ]
     segments = [*evidence.segments, *(segment for segment, _ in away)]
