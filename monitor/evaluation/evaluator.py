@@ -150,6 +150,8 @@ class Evaluator:
     """Records until the last evaluation, by what may be wrong with them."""
     _after_backlog: bool = True
     """Whether records since the last evaluation may be of a backlog: it was catching up, or this is the first evaluation."""
+    _held_until: dict[str, float] = field(default_factory=dict)
+    """Until when records are no evidence of a change, by the name of the segment; `*` for all."""
     _last: float | None = None
     retracted_at: float | None = None
     """When the caller retracted the last report: since then its windows are in state `error`."""
@@ -194,14 +196,15 @@ class Evaluator:
             return
         if memory.versions.of == self._version:
             self._versions = memory.versions
-        self._input = memory.input
+        self._input, self._held_until = memory.input, memory.held_until
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
     def alert_state_bytes(self) -> bytes:
         """Return the alert state as bytes."""
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
-        return AlertMemory(self._versions, tuple(windows.values()), input=self._input).to_bytes()
+        memory = AlertMemory(self._versions, tuple(windows.values()), input=self._input, held_until=self._held_until)
+        return memory.to_bytes()
 
     def restore_baselines(self, content: bytes | None) -> None:
         """Restore the own baselines. Those of another reference are collected anew."""
@@ -241,6 +244,22 @@ class Evaluator:
         elif not baselines.confirm(segment):
             raise UsageError(NOT_COMPLETE)
         log.info("%s, %s: own baseline: %s by command", self.name, name, action)
+
+    def hold_changes(self, until: float, name: str | None) -> None:
+        """Let records be no evidence of a change until a time, in a segment or everywhere; raises UsageError."""
+        if not self.config.change_rules:
+            raise UsageError(Problem("model", "one with an alert of type change", "one without"))
+        if name is not None:
+            segment_named(name, (*self._windows, *self._missing))
+        self._held_until["*" if name is None else name] = until
+        shown = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(until))
+        log.info("%s, %s: maintenance until %s by command", self.name, name or "all windows", shown)
+
+    def in_maintenance(self, rule: AlertRule, now: float, name: str) -> bool:
+        """Return whether records of a segment are no evidence of a change now."""
+        if any(begin <= now < end for begin, end in rule.maintenance):
+            return True
+        return any(now < self._held_until.get(one, 0.0) for one in ("*", name))
 
     def evaluate(self, now: float, running: float, awake: float) -> Report:
         """Evaluate all windows at `now`, Unix time.

@@ -71,6 +71,8 @@ class AlertMemory:
     windows: tuple[WindowAlertState, ...]
     version: int = _FORMAT
     input: RecentInput = field(default_factory=RecentInput)
+    held_until: dict[str, float] = field(default_factory=dict)
+    """Until when records are no evidence of a change, by the name of the segment; `*` for all."""
 
     def to_bytes(self) -> bytes:
         """Return the bytes to store."""
