@@ -113,6 +113,8 @@ class AlertMemory:
     input: RecentInput = field(default_factory=RecentInput)
     changes: bytes = b""
     """See `changes_as_bytes`."""
+    held_until: dict[str, float] = field(default_factory=dict)
+    """Until when records are no evidence of a change, by the name of the segment; `*` for all."""
 
     def to_bytes(self) -> bytes:
         """Return the bytes to store."""
