@@ -199,6 +199,8 @@ class ModelOptions:
     most_ids: int = 1_000_000
     shown: tuple[Target, ...] | None = None
     """What is estimated beyond accuracy; None for everything that is estimated for so many classes."""
+    group_by: str | None = None
+    """The field of which each value counts once as evidence of a change; None to count every record."""
 
     @property
     def shape(self) -> ModelShape:
@@ -211,7 +213,7 @@ class ModelOptions:
         """The format of its records."""
         fields = dict.fromkeys(name for names in self.segmentation.split_by for name in names)
         decision = self.reference.calibration.decision
-        return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields), decision)
+        return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields), decision, self.group_by)
 
     def gauge(self) -> Gauge:
         """Return what measures its records."""
@@ -234,6 +236,7 @@ def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
         versions_alike=model.versions_alike,
         most_ids=model.most_ids,
         shown=model.targets(reference.classes),
+        group_by=model.group_by,
     )
 
 
