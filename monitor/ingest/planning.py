@@ -85,7 +85,7 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
     records = decided
     at, future = model.options.bounds.believed(records.at, now)
     records = replace(records, at=at)
-    if records.groups is not None:
+    if records.groups is not None and model.evidence is not None:
         records = replace(records, counted=_first_of_groups(plan, model, records, records.groups, now))
     admitted = model.windows.admit(records, now)
     counted.records[source, name] += len(records)
