@@ -320,6 +320,8 @@ class AlertStatus:
     """The class of the metric, by name; None for the macro average, and for AUROC."""
     baseline: str | None = None
     """The kind of baseline that it compares with; None if it compares with none."""
+    direction: Direction | None = None
+    """For type change only."""
 
     @property
     def compared(self) -> str:
@@ -376,6 +378,7 @@ def quiet(rule: AlertRule) -> AlertStatus:
         upward=rule.upward,
         metric=rule.metric,
         of_class=rule.of_class,
+        direction=rule.direction if rule.kind is AlertType.CHANGE else None,
     )
 
 
