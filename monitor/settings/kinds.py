@@ -289,6 +289,18 @@ def seconds(text: str, where: str) -> float:
     return float(found.group(1)) * _UNITS[found.group(2)]
 
 
+_PER = re.compile(r"([0-9]+(?:\.[0-9]+)?) +per +(day|week|month|year|[0-9.]+[smhdw])")
+_PERIODS = {"day": "1d", "week": "1w", "month": "30d", "year": "365d"}
+
+
+def seconds_per_time(text: str, where: str) -> float:
+    """Return the seconds of a rate for one time: those of 45d for `2 per 90d`. `where` is the setting, for the error."""
+    found = _PER.fullmatch(text.strip())
+    if found is None or float(found.group(1)) == 0.0:
+        raise UsageError(Problem(where, "a number per duration such as 1 per 90d or 2 per year", repr(text)))
+    return seconds(_PERIODS.get(found.group(2), found.group(2)), where) / float(found.group(1))
+
+
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _LONGEST_NUMBER = 40
