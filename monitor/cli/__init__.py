@@ -19,6 +19,7 @@ _COMMANDS = {
     "calibrate": ("calibrate", "make a reference from a labelled set"),
     "estimate": ("estimate_command", "estimate the accuracy from unlabelled outputs"),
     "evaluate": ("evaluate", "measure the error of each estimator on labelled data"),
+    "plan": ("plan", "say how soon a drop is noticed, and write the alert for it"),
     "run": ("run", "run the daemon: ingest, evaluate, serve /metrics, alert"),
     "check-config": ("check_config", "check a configuration and show its memory use"),
     "rules": ("rules", "write the Prometheus rule file for a configuration"),

@@ -202,6 +202,8 @@ class ModelOptions:
     detectors: tuple[Detector, ...] = ()
     """What changes are looked for."""
     baseline: BaselineMode = BaselineMode.AUTO
+    group_by: str | None = None
+    """The field of which each value counts once as evidence of a change; None to count every record."""
 
     @property
     def shape(self) -> ModelShape:
@@ -214,7 +216,7 @@ class ModelOptions:
         """The format of its records."""
         fields = dict.fromkeys(name for names in self.segmentation.split_by for name in names)
         decision = self.reference.calibration.decision
-        return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields), decision)
+        return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields), decision, self.group_by)
 
     def gauge(self) -> Gauge:
         """Return what measures its records."""
@@ -254,6 +256,7 @@ def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
         shown=model.targets(reference.classes),
         detectors=model.detectors,
         baseline=model.baseline.mode,
+        group_by=model.group_by,
     )
 
 

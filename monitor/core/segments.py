@@ -220,7 +220,11 @@ class ModelWindows:
                 codes[rows, split] = len(segments)
                 segments.append(segment)
         decided = None if self._records.decided is None else records.decided
-        counted = None if self._evidence is None else self._in_time(records.at, now)
+        counted = None
+        if self._evidence is not None:
+            counted = self.in_time(records.at, now)
+            if records.counted is not None:
+                counted &= records.counted
         chunk = Chunk(now, records.at, records.vectors, tuple(segments), codes, decided, counted)
         forgotten = [segment for segment in idle if segment not in known]
         if len(records) <= self._bounds.capacity:
@@ -230,7 +234,7 @@ class ModelWindows:
             rows = np.union1d(rows, np.flatnonzero(counted))
         return Admitted(chunk.taken(rows), unstored, forgotten, len(records) - len(rows), tuple(without))
 
-    def _in_time(self, at: Floats, now: float) -> Booleans:
+    def in_time(self, at: Floats, now: float) -> Booleans:
         """Return which records of a batch that arrived at `now` are recent enough to count as evidence."""
         bounds, clock = self._bounds, self._windows[ALL].clock
         # The clock of a window may be ahead, if that of the machine was set back.

@@ -18,6 +18,7 @@ from monitor.core.alerts import (
     AlertRule,
     AlertState,
     AlertType,
+    ChangeFacts,
     Codes,
     Dwell,
     Flags,
@@ -222,10 +223,14 @@ class Evaluator:
     def alert_state_bytes(self) -> bytes:
         """Return the alert state as bytes."""
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
-        changes = changes_as_bytes(self._changes) if self._changes.detectors else b""
-        return AlertMemory(
-            self._versions, tuple(windows.values()), input=self._input, changes=changes, held_until=self._held_until
-        ).to_bytes()
+        memory = AlertMemory(
+            self._versions,
+            tuple(windows.values()),
+            input=self._input,
+            changes=changes_as_bytes(self._changes) if self._changes.detectors else b"",
+            held_until=self._held_until,
+        )
+        return memory.to_bytes()
 
     def restore_baselines(self, content: bytes | None) -> None:
         """Restore the own baselines. Those of another reference are collected anew."""
@@ -437,7 +442,7 @@ class Evaluator:
             return None
         segments, rules = tuple(snapshot.segments), self.config.change_rules
         changes.select(segments, self._missing)
-        held = np.repeat(np.isin(states, _NOT_COUNTED)[:, None], len(rules), axis=1)
+        held = self._held_changes(segments, now) | np.isin(states, _NOT_COUNTED)[:, None]
         new = changes.update(evidence, snapshot.newest_at, held)
         before = baselines.expectations(segments, self.config.detectors)
         for window in np.flatnonzero(before.is_own & ~held.any(axis=1)).tolist():
@@ -459,12 +464,20 @@ class Evaluator:
             began_at,
             records_since,
             expected.blocks,
+            held.T,
         )
+
+    def _held_changes(self, segments: Sequence[Segment], now: float) -> Flags:
+        """Return which detectors are in maintenance, shape (windows, detectors)."""
+        rules = self.config.change_rules
+        if not self._held_until and not any(rule.maintenance for rule in rules):
+            return np.zeros((len(segments), len(rules)), dtype=np.bool_)
+        return np.array([[self.in_maintenance(rule, now, name_of(one)) for rule in rules] for one in segments])
 
     def _change_of(
         self, rule: AlertRule, changes: ChangeColumns, snapshot: Snapshot, found: _Estimated, compared: Comparisons
-    ) -> tuple[Floats, float, Flags]:
-        """Return the evidence of a rule, the evidence to alarm at, and where an alarm may end.
+    ) -> ChangeFacts:
+        """Return the evidence of a rule, and where an alarm may end.
 
         It ends when the window has only records since the alarm, and its estimate is back within the tolerance.
         """
@@ -474,7 +487,7 @@ class Evaluator:
         below = rule.detector.sign * (compared.accuracy - np.where(found.shown, found.headline, np.nan))
         # Without a baseline there is nothing to compare with: somebody has reset it.
         well = np.isnan(changes.tolerance[row]) | (after & (below <= margin))
-        return changes.evidence[row], changes.thresholds[row], well
+        return ChangeFacts(changes.evidence[row], changes.thresholds[row], well, changes.held[row])
 
     def _note_alarms(self, alerts: AlertColumns, newest_at: Floats) -> None:
         """Note where an alarm has begun; where it has ended, evidence starts at 0."""

@@ -368,7 +368,7 @@ class Ingestion:
         models = self.states[shard].values()
         plan = CommitPlan(
             deleted_windows=[(model.stored_name, segment) for model in models for segment in model.windows],
-            ids_needed={model.stored_name: model.ids.next_batch for model in models},
+            ids_needed={name: known.next_batch for model in models for name, known in model.hashes.items()},
         )
         self.states.plan_evidence(plan)
         self._commit(plan, now)

@@ -34,6 +34,7 @@ from monitor.state.commit_plan import (
     Shard,
     StoredChunk,
     WindowName,
+    groups_name,
     stored_name,
 )
 from monitor.state.record_tables import joined
@@ -126,7 +127,9 @@ class ModelState:
         """Shared by all shards; None if nothing looks for changes."""
         self.decides = options.reference.calibration.decision.by is DecidedBy.FIELD
         """Whether records name the decision."""
-        self.ids = RecentIds(options.most_ids)
+        self.ids, self.groups = RecentIds(options.most_ids), RecentIds(options.most_ids)
+        self.hashes = {self.stored_name: self.ids, groups_name(self.stored_name): self.groups}
+        """What is remembered of ids and groups, by its name in the state."""
         self.health = InputHealth()
         self.hints: tuple[str, ...] = ()
         self.clear()
@@ -159,11 +162,12 @@ class ModelState:
     def maintain(self, plan: CommitPlan) -> None:
         """Plan the maintenance of the stored chunks and ids: windows and disk agree now."""
         self.log.maintain(self.windows, plan)
-        batches = self.ids.next_batch
-        if batches and batches % _MERGED_BATCHES == 0:
-            plan.ids_merged[self.stored_name] = (batches - _MERGED_BATCHES, batches - 1)
-        if self.ids.first_needed:
-            plan.ids_needed[self.stored_name] = self.ids.first_needed
+        for name, known in self.hashes.items():
+            batches = known.next_batch
+            if batches and batches % _MERGED_BATCHES == 0:
+                plan.ids_merged[name] = (batches - _MERGED_BATCHES, batches - 1)
+            if known.first_needed:
+                plan.ids_needed[name] = known.first_needed
 
     def enter(self, chunk: Chunk, number: int, running: float) -> Added:
         """Add a committed chunk, stored under a number; `running` is the monotonic clock.
@@ -467,8 +471,9 @@ class ModelStates:
                 self._count_added(
                     model.name, model.enter(chunk, number, running), plan.counted.records_late[model.name]
                 )
+            hashes = {name: known for model in self for name, known in model.hashes.items()} if plan.ids else {}
             for batch in plan.ids:
-                models[batch.model].ids.remember(batch.hashes)
+                hashes[batch.model].remember(batch.hashes)
             for name, health in plan.health.items():
                 self.common[name].health = health
         self._published = self.counted.copy()

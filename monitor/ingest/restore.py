@@ -89,8 +89,9 @@ def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[Wi
         else:
             names = (one for stored, one in state.window_names() if stored == name)
             model.restored(segment for segment in names if segment not in without)
-    for ids in state.ids(named):
-        named[ids.model].ids.remember(ids.hashes, ids.number)
+    hashes = {name: known for model in named.values() for name, known in model.hashes.items()}
+    for ids in state.ids(hashes):
+        hashes[ids.model].remember(ids.hashes, ids.number)
 
 
 def _misfit(batch: Sequence[StoredChunk], model: ModelState) -> str | None:

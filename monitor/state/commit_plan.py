@@ -25,8 +25,8 @@ Shard = tuple[str, str]
 COMMON: Shard = ("", "")
 """The shard of all sources without shards."""
 
-# A control character: it cannot appear in a model or source name.
-_BETWEEN = "\x1f"
+# Control characters: they cannot appear in a model or source name.
+_BETWEEN, _OF_GROUPS = "\x1f", "\x1egroups"
 
 # The largest merged chunk, in records and in numbers (4 MiB): a merge must not delay a commit noticeably.
 _MOST_RECORDS, _MOST_NUMBERS = 1 << 16, 1 << 20
@@ -61,6 +61,11 @@ class HistoryChange:
 def stored_name(model: str, shard: Shard) -> str:
     """Return the name under which a model's records of a shard are stored."""
     return model if shard == COMMON else _BETWEEN.join((model, *shard))
+
+
+def groups_name(stored: str) -> str:
+    """Return the name under which the group hashes of a model and shard are stored, among the id hashes."""
+    return stored + _OF_GROUPS
 
 
 def split_stored_name(stored: str) -> tuple[str, Shard]:
@@ -157,7 +162,7 @@ class IdBatch(NamedTuple):
     """One batch of id hashes of a model and shard."""
 
     model: str
-    """The stored name."""
+    """The stored name, or that of its groups."""
     number: int
     """Increases with every batch of the model; see `RecentIds`."""
     hashes: Hashes
