@@ -76,6 +76,7 @@ _SEVERITY = {AlertType.CHANGE: Severity.CRITICAL, AlertType.BASELINE_GAP: Severi
 """Default of `severity`; a warning for other types."""
 
 DEFAULT_ALERTS: Mapping[AlertType, str] = {
+    AlertType.CHANGE: "accuracy_drop",
     AlertType.OUTPUT_DRIFT: "output_drift",
     AlertType.BASELINE_GAP: "baseline_gap",
 }
@@ -199,7 +200,7 @@ def _check_segments(section: Section, patterns: tuple[str, ...], segmentation: S
         section.report("segments", f"segments such as {' or '.join(known)}", repr(pattern[:80]))
 
 
-_DEFAULT_TYPES = ListOf(OneOf(tuple(map(str, DEFAULT_ALERTS))), "a list such as [output_drift, baseline_gap]")
+_DEFAULT_TYPES = ListOf(OneOf(tuple(map(str, DEFAULT_ALERTS))), "a list such as [change, output_drift]")
 _DEFAULT_TYPES.type_name = f"list of {_DEFAULT_TYPES.kind.type_name}"
 _TIME = Text("a date or time such as 2026-01-31 or 2026-01-31T08:00:00Z", re.compile(r"\d{4}-\d\d-\d\d.*"))
 

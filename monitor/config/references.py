@@ -234,7 +234,7 @@ _SPARE_ROOM = 1.2
 _SERIES_BYTES = 900
 """Per series of a window: the estimates of two evaluations, and the rendered pages."""
 _SERIES, _SERIES_PER_ALERT, _SERIES_PER_TARGET, _MOST_CLASSES = 124, 4, 3, 50
-_HISTORY_BYTES = 19_260
+_HISTORY_BYTES = 22_570
 """The history of a window: its points in three resolutions, after thirty days."""
 
 

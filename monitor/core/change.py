@@ -380,7 +380,7 @@ class ChangeEvidence:
         self.put(
             segments,
             [
-                np.array([row[number] for row in each], dtype=one.dtype).reshape(-1, *one.shape[1:])
+                np.array([row[number] for row in each], dtype=one.dtype).reshape(len(each), *one.shape[1:])
                 for number, one in enumerate(columns)
             ],
         )
@@ -459,6 +459,8 @@ class ChangeStatus(NamedTuple):
     """The records since then."""
     blocks: int
     """Of an own baseline, evaluations with records until now; FEWEST_BLOCKS for another one."""
+    held: bool = False
+    """Whether records do not count now: in maintenance, or because they are not what the reference is about."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -474,10 +476,12 @@ class ChangeColumns:
     records_since: Floats
     blocks: Integers
     """By window."""
+    held: Booleans
+    """Whether records do not count now."""
 
     def window(self, index: int) -> tuple[ChangeStatus, ...]:
         """Return what they say of one window."""
-        columns = (self.evidence, self.tolerance, self.began_at, self.records_since)
+        columns = (self.evidence, self.tolerance, self.began_at, self.records_since, self.held)
         rows = zip(self.directions, self.thresholds, *(one[:, index].tolist() for one in columns), strict=True)
         return tuple(
             ChangeStatus(
@@ -488,8 +492,9 @@ class ChangeColumns:
                 or_none(at),
                 None if math.isnan(since) else int(since),
                 int(self.blocks[index]),
+                bool(held),
             )
-            for direction, threshold, evidence, tolerance, at, since in rows
+            for direction, threshold, evidence, tolerance, at, since, held in rows
         )
 
     def padded(self, count: int) -> "ChangeColumns":
@@ -506,6 +511,7 @@ class ChangeColumns:
             filled(self.began_at),
             filled(self.records_since),
             np.pad(self.blocks, (0, count)),
+            np.pad(self.held, ((0, 0), (0, count))),
         )
 
 

@@ -18,6 +18,7 @@ from monitor.core.alerts import (
     AlertRule,
     AlertState,
     AlertType,
+    ChangeFacts,
     Codes,
     Dwell,
     Flags,
@@ -166,6 +167,8 @@ class Evaluator:
     """Records until the last evaluation, by what may be wrong with them."""
     _after_backlog: bool = True
     """Whether records since the last evaluation may be of a backlog: it was catching up, or this is the first evaluation."""
+    _held_until: dict[str, float] = field(default_factory=dict)
+    """Until when records are no evidence of a change, by the name of the segment; `*` for all."""
     _last: float | None = None
     retracted_at: float | None = None
     """When the caller retracted the last report: since then its windows are in state `error`."""
@@ -211,8 +214,8 @@ class Evaluator:
             return
         if memory.versions.of == self._version:
             self._versions = memory.versions
-        self._input = memory.input
-        if (changes := changes_from_bytes(memory.changes, len(self.config.detectors))) is not None:
+        self._input, self._held_until = memory.input, memory.held_until
+        if memory.changes and (changes := changes_from_bytes(memory.changes, len(self.config.detectors))):
             self._changes = changes
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
@@ -220,8 +223,14 @@ class Evaluator:
     def alert_state_bytes(self) -> bytes:
         """Return the alert state as bytes."""
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
-        changes = changes_as_bytes(self._changes)
-        return AlertMemory(self._versions, tuple(windows.values()), input=self._input, changes=changes).to_bytes()
+        memory = AlertMemory(
+            self._versions,
+            tuple(windows.values()),
+            input=self._input,
+            changes=changes_as_bytes(self._changes) if self._changes.detectors else b"",
+            held_until=self._held_until,
+        )
+        return memory.to_bytes()
 
     def restore_baselines(self, content: bytes | None) -> None:
         """Restore the own baselines. Those of another reference are collected anew."""
@@ -261,6 +270,22 @@ class Evaluator:
         elif not baselines.confirm(segment):
             raise UsageError(NOT_COMPLETE)
         log.info("%s, %s: own baseline: %s by command", self.name, name, action)
+
+    def hold_changes(self, until: float, name: str | None) -> None:
+        """Let records be no evidence of a change until a time, in a segment or everywhere; raises UsageError."""
+        if not self.config.change_rules:
+            raise UsageError(Problem("model", "one with an alert of type change", "one without"))
+        if name is not None:
+            segment_named(name, (*self._windows, *self._missing))
+        self._held_until["*" if name is None else name] = until
+        shown = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(until))
+        log.info("%s, %s: maintenance until %s by command", self.name, name or "all windows", shown)
+
+    def in_maintenance(self, rule: AlertRule, now: float, name: str) -> bool:
+        """Return whether records of a segment are no evidence of a change now."""
+        if any(begin <= now < end for begin, end in rule.maintenance):
+            return True
+        return any(now < self._held_until.get(one, 0.0) for one in ("*", name))
 
     def evaluate(self, now: float, running: float, awake: float) -> Report:
         """Evaluate all windows at `now`, Unix time.
@@ -415,9 +440,9 @@ class Evaluator:
         evidence, changes, baselines = snapshot.evidence, self._changes, cast("Baselines", self._baselines)
         if evidence is None:
             return None
-        segments, rules = tuple(snapshot.segments), self._change_rules
+        segments, rules = tuple(snapshot.segments), self.config.change_rules
         changes.select(segments, self._missing)
-        held = np.repeat(np.isin(states, _NOT_COUNTED)[:, None], len(rules), axis=1)
+        held = self._held_changes(segments, now) | np.isin(states, _NOT_COUNTED)[:, None]
         new = changes.update(evidence, snapshot.newest_at, held)
         before = baselines.expectations(segments, self.config.detectors)
         for window in np.flatnonzero(before.is_own & ~held.any(axis=1)).tolist():
@@ -439,32 +464,34 @@ class Evaluator:
             began_at,
             records_since,
             expected.blocks,
+            held.T,
         )
 
-    @property
-    def _change_rules(self) -> tuple[AlertRule, ...]:
-        return tuple(rule for rule in self.config.alerts if rule.kind is AlertType.CHANGE)
+    def _held_changes(self, segments: Sequence[Segment], now: float) -> Flags:
+        """Return which detectors are in maintenance, shape (windows, detectors)."""
+        rules = self.config.change_rules
+        if not self._held_until and not any(rule.maintenance for rule in rules):
+            return np.zeros((len(segments), len(rules)), dtype=np.bool_)
+        return np.array([[self.in_maintenance(rule, now, name_of(one)) for rule in rules] for one in segments])
 
     def _change_of(
         self, rule: AlertRule, changes: ChangeColumns, snapshot: Snapshot, found: _Estimated, compared: Comparisons
-    ) -> tuple[Floats, float, Flags]:
-        """Return the evidence of a rule, the evidence to alarm at, and where an alarm may end.
+    ) -> ChangeFacts:
+        """Return the evidence of a rule, and where an alarm may end.
 
         It ends when the window has only records since the alarm, and its estimate is back within the tolerance.
         """
-        row = self._change_rules.index(rule)
+        row = self.config.change_rules.index(rule)
         after = snapshot.oldest_at > self._changes.alarm_at[:, row]
         margin = changes.tolerance[row] - np.minimum(rule.hysteresis, changes.tolerance[row] / 2.0)
         below = rule.detector.sign * (compared.accuracy - np.where(found.shown, found.headline, np.nan))
-        return (
-            changes.evidence[row],
-            changes.thresholds[row],
-            ~self._changes.watching[:, row] | (after & (below <= margin)),
-        )
+        # Without a baseline there is nothing to compare with: somebody has reset it.
+        well = np.isnan(changes.tolerance[row]) | (after & (below <= margin))
+        return ChangeFacts(changes.evidence[row], changes.thresholds[row], well, changes.held[row])
 
     def _note_alarms(self, alerts: AlertColumns, newest_at: Floats) -> None:
         """Note where an alarm has begun; where it has ended, evidence starts at 0."""
-        for detector, rule in enumerate(self._change_rules):
+        for detector, rule in enumerate(self.config.change_rules):
             firing, alarm_at = alerts.firing[self.config.alerts.index(rule)], self._changes.alarm_at[:, detector]
             self._changes.restart(~firing & ~np.isnan(alarm_at), detector)
             began = firing & np.isnan(self._changes.alarm_at[:, detector])

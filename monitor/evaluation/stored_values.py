@@ -77,7 +77,9 @@ def changes_as_bytes(evidence: ChangeEvidence) -> bytes:
     """Return the evidence of changes as bytes."""
     away = list(evidence.away.items())
     columns = [
-        np.concatenate([one, np.array([row[number] for _, row in away], dtype=one.dtype).reshape(-1, *one.shape[1:])])
+        np.concatenate(
+            [one, np.array([row[number] for _, row in away], dtype=one.dtype).reshape(len(away), *one.shape[1:])]
+        )
         for number, one in enumerate(evidence.columns)
     ]
     segments = [*evidence.segments, *(segment for segment, _ in away)]
@@ -111,6 +113,8 @@ class AlertMemory:
     input: RecentInput = field(default_factory=RecentInput)
     changes: bytes = b""
     """See `changes_as_bytes`."""
+    held_until: dict[str, float] = field(default_factory=dict)
+    """Until when records are no evidence of a change, by the name of the segment; `*` for all."""
 
     def to_bytes(self) -> bytes:
         """Return the bytes to store."""

@@ -43,11 +43,12 @@ models:
 """
 
 DEFAULT_RULES = (
+    AlertRule("accuracy_drop", AlertType.CHANGE, Severity.CRITICAL, for_seconds=0.0),
     AlertRule("output_drift", AlertType.OUTPUT_DRIFT),
     AlertRule("baseline_gap", AlertType.BASELINE_GAP, Severity.CRITICAL, drop=0.1, for_seconds=600.0),
 )
 """Alerts that a model has without listing them."""
-CHANGE = AlertRule("a", AlertType.CHANGE, Severity.CRITICAL, for_seconds=0.0)
+CHANGE = replace(DEFAULT_RULES[0], name="a")
 
 
 def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
         ("{name: a, type: output_drift}", AlertRule("a", AlertType.OUTPUT_DRIFT)),
         (
             "{name: a, type: baseline_gap, segments: ['site=*']}",
-            replace(DEFAULT_RULES[1], name="a", segments=("site=*",)),
+            replace(DEFAULT_RULES[2], name="a", segments=("site=*",)),
         ),
         ("{name: a, after: 90s}", AlertRule("a", AlertType.SILENT, for_seconds=0.0, after_seconds=90.0)),
         ("{name: a, type: degraded_input}", AlertRule("a", AlertType.DEGRADED_INPUT, for_seconds=600.0)),
@@ -128,9 +129,16 @@ def test_an_alert_has_the_defaults_of_its_type(write: Write, text: str, rule: Al
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("alerts: [{name: silent, after: 2h}]", ["silent", "output_drift", "baseline_gap"]),
-        ("alerts: [{name: mine, type: output_drift, severity: info}]", ["mine", "baseline_gap"]),
-        ("alerts: [{name: baseline_gap, below: 0.8}]", ["baseline_gap", "output_drift", "baseline_gap_by_default"]),
+        ("alerts: [{name: silent, after: 2h}]", ["silent", "accuracy_drop", "output_drift", "baseline_gap"]),
+        ("alerts: [{name: mine, type: output_drift, severity: info}]", ["mine", "accuracy_drop", "baseline_gap"]),
+        (
+            "alerts: [{name: baseline_gap, type: change, direction: up}, {name: accuracy_drop, below: 0.8}]",
+            ["baseline_gap", "accuracy_drop", "output_drift", "baseline_gap_by_default"],
+        ),
+        (
+            "alerts: [{name: accuracy_drop, below: 0.8}]",
+            ["accuracy_drop", "accuracy_drop_by_default", "output_drift", "baseline_gap"],
+        ),
         ("default_alerts: [baseline_gap]", ["baseline_gap"]),
         ("default_alerts: []", []),
     ],
@@ -236,7 +244,7 @@ def test_the_baseline_is_what_is_written(write: Write, text: str, options: Basel
 
 def test_the_gap_is_that_of_every_alert_on_it(write: Write) -> None:
     config = read_config(write("    baseline_gap: 0.2\n    alerts: [{name: a, type: baseline_gap}]\n"))
-    assert [rule.drop for rule in config.models[0].alerts] == [0.2, None]
+    assert [rule.drop for rule in config.models[0].alerts] == [0.2, None, None]
 
 
 @pytest.mark.parametrize(

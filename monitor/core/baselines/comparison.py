@@ -416,8 +416,8 @@ class Baselines:
 
     def add_block(self, segment: Segment, block: Sums, newest_at: float) -> None:
         """Add the records between two evaluations to an own baseline, until it is complete for detectors of changes."""
-        before, period = self.own.get(segment), self.options.period
-        if before is None or before.since == np.inf or (before.complete and before.blocks.complete):
+        before, period = self.own.get(segment) or OwnBaseline(self.of), self.options.period
+        if before.since == np.inf or (before.complete and before.blocks.complete):
             return
         if period is not None and not (self._is_of_period(before) or period[0] <= newest_at <= period[1]):
             return
