@@ -15,7 +15,7 @@ from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
 from monitor.core.baselines.comparison import DRIFT_LEAST, DRIFT_MARGIN, BaselineMode
 from monitor.core.estimate import HEADLINE
 from monitor.errors import CpcmonError, UsageError
-from monitor.evaluation.crontab import cron_problem
+from monitor.evaluation.crontab import shortest_gap_seconds
 from monitor.ingest.model_state import ModelState
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Duration
@@ -62,7 +62,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check the configuration and print a summary."""
     try:
-        config = read_config(options.file, cron_problem)
+        config = read_config(options.file, shortest_gap_seconds)
         with working(f"opening the references of {len(config.models)} models"):
             loaded = load_models(config)
         State.check(config.storage.path, allow_network=config.storage.allow_network)

@@ -404,9 +404,12 @@ def _extended(before: AlertState, dwell: Dwell) -> AlertState:
 
 
 def _has_dwelt(rule: AlertRule, state: AlertState, dwell: Dwell) -> bool:
+    if rule.kind is AlertType.CHANGE:
+        # The evidence is of many records; waiting for more would only delay it.
+        return True
     if state.dwell_seconds < rule.for_seconds:
         return False
-    if rule.kind in {AlertType.CHANGE, AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP}:
+    if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP}:
         return True
     # Without new records the timer alone does not fire.
     return dwell.new_records > 0 and state.dwell_records >= rule.new_records_of(dwell.records)
