@@ -25,7 +25,7 @@ _COMMANDS = {
     "rules": ("rules", "write the Prometheus rule file for a configuration"),
     "watch": ("watch", "follow a directory and print estimates as records arrive"),
     "state": ("state", "show the content of a state directory"),
-    "baseline": ("baseline", "list, reset and confirm what segments are compared with"),
+    "baseline": ("baseline", "list, reset and confirm what segments are compared with; hold change alerts"),
     "demo": ("demo", "run a live demo: a model at three hospitals, and a scanner that is replaced"),
     "completion": ("completion", "print a shell completion script"),
     "help": ("help_command", "show the help of a command"),

@@ -393,6 +393,33 @@ class Duration(_Bounded[float]):
         return f"{_digits(value)}s"
 
 
+class TimesPer(_Bounded[float]):
+    """A number per duration such as 1 per 90d or 2 per year, between bounds; in seconds for one time."""
+
+    type_name = "number per duration"
+
+    def __init__(self, least: float, most: float) -> None:
+        super().__init__(least, most)
+        often, seldom = self.show(least), self.show(most)
+        self.expected = f"a number per duration from {often} to {seldom}, such as 1 per 90d or 2 per year"
+
+    def read(self, node: Node) -> float:
+        """Return the seconds for one time."""
+        if not isinstance(node, Scalar):
+            raise invalid(node, self.expected)
+        try:
+            value = seconds_per_time(node.text, "")
+        except UsageError as error:
+            raise invalid(node, self.expected) from error
+        if not self.least <= value <= self.most:
+            raise invalid(node, self.expected)
+        return value
+
+    def show(self, value: float) -> str:
+        """Return the duration for one time."""
+        return f"1 per {Duration(0.0, 0.0).show(value)}"
+
+
 _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
