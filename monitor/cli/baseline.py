@@ -1,4 +1,4 @@
-"""`cpcmon baseline`: list, reset and confirm the baselines of a model's segments, in a running daemon or a stopped one."""
+"""`cpcmon baseline`: list, reset and confirm the baselines of a model's segments; hold its change alerts for maintenance."""
 
 import argparse
 import json
@@ -26,6 +26,7 @@ from monitor.errors import Problem, ServerError, StateInUse, UnknownName, UsageE
 from monitor.evaluation.evaluator import NOT_COMPLETE, segment_named
 from monitor.evaluation.stored_values import StoredBaseline, baselines_as_bytes, baselines_from_bytes, baselines_key_of
 from monitor.reference.reference import Reference
+from monitor.settings.kinds import seconds
 from monitor.state.commit_plan import CommitPlan
 from monitor.state.database import BACKUPS, NAME
 from monitor.state.store import State
@@ -41,13 +42,15 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "List what the segments of a model are compared with: their labelled records in the reference, or their own first"
         " records. After a known change, --reset starts a new own baseline. --confirm says that you compared a complete own"
-        " baseline with labels, or know why it differs."
+        " baseline with labels, or know why it differs. --maintenance says that the records of the next time are no evidence of a"
+        " change: a repair, or a test with phantoms."
     )
     parser.epilog = """\
 examples:
   cpcmon baseline density --state state
   cpcmon baseline density --url http://localhost:9877
   cpcmon baseline density --segment site=A --reset
+  cpcmon baseline density --segment site=A --maintenance 2h
   cpcmon baseline density --segment site=A --confirm --user operator --password-file secrets/operator
 """
     parser.add_argument("model", metavar="MODEL", help="the name of the model")
@@ -58,6 +61,11 @@ examples:
         (BaselineAction.CONFIRM, "mark the own baseline of the segment as verified"),
     ):
         action.add_argument(f"--{one}", dest="action", action="store_const", const=one, help=help_)
+    action.add_argument(
+        "--maintenance",
+        metavar="DURATION",
+        help="hold the change alerts of the segment, or of all, for so long, such as 2h; 0s to end it",
+    )
     daemon = parser.add_argument_group("running daemon", "Changes need `cpcmon run --web.enable-lifecycle`.")
     daemon.add_argument("--url", default=f"http://{DEFAULT_ADDRESS}", metavar="URL", help="its address")
     daemon.add_argument("--user", metavar="NAME", help="a user of its web configuration")
@@ -101,6 +109,12 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(Problem(f"--{options.action}", "--segment beside it", "none"))
     if options.config is not None and options.state is not None:
         raise UsageError(Problem("--state", "no --config.file beside it", "one"))
+    if options.maintenance is not None:
+        if options.config is not None or options.state is not None:
+            raise UsageError(Problem("--maintenance", "a running daemon", "the state of a stopped one"))
+        lasting = 0.0 if options.maintenance == "0s" else seconds(options.maintenance, "--maintenance")
+        print(_Running(options).hold(options.segment, lasting))
+        return 0
     place = _Stopped(options) if options.config is not None or options.state is not None else _Running(options)
     if options.action is not None:
         print(place.change(options.segment, options.action))
@@ -150,7 +164,13 @@ class _Running:
 
     def change(self, segment: str, action: BaselineAction) -> str:
         """Reset or confirm; return what the daemon says."""
-        command = {"command": "baseline", "model": self._model, "segment": segment, "action": action}
+        return self._command({"command": "baseline", "model": self._model, "segment": segment, "action": action})
+
+    def hold(self, segment: str | None, lasting: float) -> str:
+        """Hold change alerts; return what the daemon says."""
+        return self._command({"command": "maintenance", "model": self._model, "segment": segment, "seconds": lasting})
+
+    def _command(self, command: dict[str, object]) -> str:
         return _printable(self._ask("/-/command", json.dumps(command).encode()).strip())
 
     def _ask(self, path: str, body: bytes | None) -> str:

@@ -1,6 +1,7 @@
 """`cpcmon check-config`: validate a configuration and show its memory use and alert thresholds."""
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,9 +14,10 @@ from monitor.config.reading import read_config
 from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
 from monitor.core.baselines.comparison import DRIFT_LEAST, DRIFT_MARGIN, BaselineMode
+from monitor.core.change import Direction, smallest_tolerance
 from monitor.core.estimate import HEADLINE
 from monitor.errors import CpcmonError, UsageError
-from monitor.evaluation.crontab import cron_problem
+from monitor.evaluation.crontab import shortest_gap_seconds
 from monitor.ingest.model_state import ModelState
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Duration
@@ -62,7 +64,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check the configuration and print a summary."""
     try:
-        config = read_config(options.file, cron_problem)
+        config = read_config(options.file, shortest_gap_seconds)
         with working(f"opening the references of {len(config.models)} models"):
             loaded = load_models(config)
         State.check(config.storage.path, allow_network=config.storage.allow_network)
@@ -142,19 +144,16 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
     lines.append(f"  evaluated {when}, with at least {model.minimum_records:,} records")
     if reference is not None:
         lines.append(f"  {_baseline_line(model, reference)}")
-    own = {rule.name: _own(rule, reference) for rule in model.alerts}
     headline = HEADLINE if reference is None else reference.calibration.headline
     lines.extend(
-        f"  alert {rule.name} ({rule.severity}): {describe(rule.with_headline(headline), own[rule.name])}"
+        f"  alert {rule.name} ({rule.severity}): {_described(rule.with_headline(headline), model, reference)}"
         for rule in model.alerts
     )
     if not model.alerts:
         lines.append("  no alerts")
     if reference is not None:
         lines.extend(
-            f"  warning: {warning}"
-            for rule in model.alerts
-            if (warning := _threshold_warning(rule, own[rule.name])) is not None
+            f"  warning: {warning}" for rule in model.alerts if (warning := _alert_warning(rule, reference)) is not None
         )
         lines.extend(f"  warning: {sentence}" for sentence in reference.warnings().values())
     return lines
@@ -191,23 +190,33 @@ def _own(rule: AlertRule, reference: Reference | None) -> float | None:
     return None if performance is None or target is None else performance.value(target)
 
 
-def describe(rule: AlertRule, own: float | None) -> str:
-    """Describe when an alert fires; `own` is the reference's accuracy, or its value of the rule's metric."""
+def _described(rule: AlertRule, model: ModelConfig, reference: Reference | None) -> str:
+    """Describe when an alert fires."""
+    own = _own(rule, reference)
     hold = f", for {_time(rule.for_seconds)}" if rule.for_seconds else ""
     where = "" if rule.segments == ("*",) else f", in {', '.join(rule.segments)}"
-    if rule.kind is AlertType.SILENT:
-        return f"no record for {_time(rule.after_seconds)}{hold}{where}"
-    if rule.kind is AlertType.DEGRADED_INPUT:
-        return f"too many records are rejected or suspicious{hold}{where}"
-    if rule.kind is AlertType.DISAGREEMENT:
+    if rule.kind is AlertType.CHANGE:
+        when = _change(rule, model, reference)
+    elif rule.kind is AlertType.SILENT:
+        when = f"no record for {_time(rule.after_seconds)}"
+    elif rule.kind is AlertType.DEGRADED_INPUT:
+        when = "too many records are rejected or suspicious"
+    elif rule.kind is AlertType.DISAGREEMENT:
         limit = f"{CHANCE_MARGIN} times what chance alone gives" if rule.above is None else f"{rule.above:.3f}"
-        return f"disagreement over {limit}{hold}{where}"
-    if rule.kind is AlertType.OUTPUT_DRIFT:
+        when = f"disagreement over {limit}"
+    elif rule.kind is AlertType.OUTPUT_DRIFT:
         limit = f"{DRIFT_MARGIN} times what chance alone gives, at least {DRIFT_LEAST:g}"
-        return f"outputs differ from the baseline by over {limit if rule.above is None else f'{rule.above:.3f}'}{hold}{where}"
-    if rule.kind is AlertType.BASELINE_GAP:
+        when = f"outputs differ from the baseline by over {limit if rule.above is None else f'{rule.above:.3f}'}"
+    elif rule.kind is AlertType.BASELINE_GAP:
         limit = "the gap" if own is None else f"{own - (rule.drop or 0.0):.3f}"
-        return f"{HEADLINE} of an own, unverified baseline under {limit}, {rule.drop:g} under the reference's accuracy{hold}{where}"
+        when = f"{HEADLINE} of an own, unverified baseline under {limit}, {rule.drop:g} under the reference's accuracy"
+    else:
+        when = _accuracy(rule, own)
+    return f"{when}{hold}{where}"
+
+
+def _accuracy(rule: AlertRule, own: float | None) -> str:
+    """Describe an alert on the accuracy, or on a metric."""
     if rule.above is not None:
         threshold = f"over {rule.above:.3f}"
     elif rule.below is not None:
@@ -220,11 +229,41 @@ def describe(rule: AlertRule, own: float | None) -> str:
         if own is not None:
             threshold = f"under {own - drop:.3f}, {threshold}"
     compared = rule.estimator if rule.metric is None else rule.compared
-    return f"{rule.on.replace('_', ' ')} of {compared} {threshold}{hold}{where}"
+    return f"{rule.on.replace('_', ' ')} of {compared} {threshold}"
 
 
-def _threshold_warning(rule: AlertRule, own: float | None) -> str | None:
-    """Return a warning if the alert would fire on the reference itself."""
+def _change(rule: AlertRule, model: ModelConfig, reference: Reference | None) -> str:
+    """Describe an alert of type change: the change that it tolerates, and its budget."""
+    tolerance, why = rule.detector.effective(0.0), ""
+    if reference is not None and (unknown := _unknown(reference)) > tolerance:
+        tolerance, why = unknown, ", what the reference leaves unknown"
+    what = "drop" if rule.direction is Direction.DOWN else "rise"
+    windows = model.windows_of(rule)
+    over = f"{windows:,} windows" if windows > 1 else "1 window"
+    group = f"; of records with the same {rule.group_by}, the first counts" if rule.group_by is not None else ""
+    held = f"; held in {len(rule.maintenance)} maintenance periods" if rule.maintenance else ""
+    return (
+        f"evidence of a {what} of more than {tolerance:.3f}{why}; one false alarm in {rule.false_alarm_seconds / 86400.0:g} days over {over}"
+        f" evaluated {_every(model.evaluate.shortest_seconds)}: alarm at evidence 10^{math.log10(model.evidence_budget(rule)):.1f}"
+        f"{group}{held}"
+    )
+
+
+def _unknown(reference: Reference) -> float:
+    """Return what a reference leaves unknown of its accuracy."""
+    return smallest_tolerance(reference.calibration.records, reference.calibration.right)
+
+
+def _alert_warning(rule: AlertRule, reference: Reference) -> str | None:
+    """Return a warning if the alert cannot do what is written, or would fire on the reference itself."""
+    own, unknown = _own(rule, reference), _unknown(reference)
+    if rule.kind is AlertType.CHANGE and reference.calibration.adaptive_weight is None:
+        return f"alert {rule.name}: off, since the reference was made by an older version of cpcmon: calibrate again"
+    if rule.tolerance is not None and rule.tolerance < unknown:
+        return (
+            f"alert {rule.name}: tolerance {rule.tolerance:g} is under {unknown:.3f}, what a reference of"
+            f" {reference.calibration.records:,} records leaves unknown, which is used: calibrate with more records for less"
+        )
     if own is None or rule.kind is not AlertType.ACCURACY:
         return None
     said = f"alert {rule.name}: the {rule.compared} of the reference, {own:.3f}, is"

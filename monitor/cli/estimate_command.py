@@ -13,6 +13,7 @@ from monitor.cli.inputs import (
     add_input_options,
     add_minimum_option,
     add_segment_options,
+    check_decision_field,
     check_minimum,
     check_output,
     read_batch,
@@ -131,11 +132,7 @@ def run(options: argparse.Namespace) -> int:
     reference = Reference.load(options.reference)
     for sentence in reference.warnings().values():
         print(f"{options.reference}: warning: {sentence}", file=sys.stderr)
-    by_records = reference.calibration.decision.by is DecidedBy.FIELD
-    if by_records != (options.decide_field is not None):
-        decides = f"the reference decides {reference.calibration.decision.described(reference.classes)}"
-        expected, found = ("the field of the decision", "none") if by_records else ("none", options.decide_field)
-        raise UsageError(Problem("--decide-field", expected, f"{found}: {decides}"))
+    check_decision_field(options, reference.calibration.decision, reference.classes)
     wanted = shown("--watch-class", reference.classes, options.watch_class)
     records = read_batch(options, options.input, reference.classes).records
     if split_by:

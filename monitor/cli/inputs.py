@@ -64,6 +64,15 @@ def add_decision_field(group: argparse._ActionsContainer) -> None:
     )
 
 
+def check_decision_field(options: argparse.Namespace, decision: Decision, classes: tuple[str, ...]) -> None:
+    """Raise UsageError unless --decide-field is given exactly if the records decide."""
+    by_records = decision.by is DecidedBy.FIELD
+    if by_records != (options.decide_field is not None):
+        decides = f"the reference decides {decision.described(classes)}"
+        expected, found = ("the field of the decision", "none") if by_records else ("none", options.decide_field)
+        raise UsageError(Problem("--decide-field", expected, f"{found}: {decides}"))
+
+
 def add_segment_options(parser: argparse.ArgumentParser, purpose: str) -> None:
     """Add the options that split records into segments."""
     group = parser.add_argument_group("segments", "As `segment_by` and `fields.segments` of the daemon.")

@@ -92,7 +92,7 @@ def draw(evaluations: Sequence[Evaluation], names: Sequence[str], path: Path, *,
     metrics = [
         (title, *metric_rows(one.classes, one.shown, one.class_mix, labelled=True)) for one, title in pairs if one.shown
     ]
-    _write(path, parts, HEADING, {"command": "cpcmon evaluate", "tables": tables, "performance": metrics})
+    write(path, parts, HEADING, {"command": "cpcmon evaluate", "tables": tables, "performance": metrics})
 
 
 def draw_window(reference: Reference, window: WindowEstimate, path: Path, *, title: str) -> None:
@@ -104,10 +104,11 @@ def draw_window(reference: Reference, window: WindowEstimate, path: Path, *, tit
     level, title = reference.calibration.intervals.level, printable(title)
     part = by_class(reference.classes, metrics, mix, title, level, labelled=False)
     tables = [(title, *metric_rows(reference.classes, metrics, mix, labelled=False))]
-    _write(path, [part], PERFORMANCE, {"command": "cpcmon estimate", "tables": [], "performance": tables})
+    write(path, [part], PERFORMANCE, {"command": "cpcmon estimate", "tables": [], "performance": tables})
 
 
-def _write(path: Path, parts: Sequence[Part], heading: str, page: Mapping[str, object]) -> None:
+def write(path: Path, parts: Sequence[Part], heading: str, page: Mapping[str, object]) -> None:
+    """Draw the parts, one below the other, to a file; with what the page of an HTML file says."""
     suffix = path.suffix.lower()
     content = _render(parts, heading, "png" if suffix == ".png" else "svg")
     if suffix == ".html":

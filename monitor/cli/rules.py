@@ -9,7 +9,7 @@ from monitor.cli.parser import as_path
 from monitor.cli.run import add_config_file
 from monitor.config.reading import read_config
 from monitor.errors import Problem, UsageError
-from monitor.evaluation.crontab import cron_problem
+from monitor.evaluation.crontab import shortest_gap_seconds
 from monitor.rules.rule_file import DEFAULT_JOB, rule_file
 
 
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(Problem("--job", "a regular expression", f"{options.job!r} ({error})")) from error
     if options.output is not None:
         check_output("--output", options.output, options.config)
-    config = read_config(options.config, cron_problem=cron_problem)
+    config = read_config(options.config, shortest_gap_seconds)
     if not config.runbooks.startswith(("https://", "http://")):
         print(
             f"{options.config}: runbooks: expected a URL such as https://wiki.example/cpcmon/,"

@@ -7,11 +7,12 @@ from types import MappingProxyType
 
 import msgspec
 
-from monitor.core.alerts import AlertRule
-from monitor.core.baselines.comparison import BaselineOptions
+from monitor.core.alerts import AlertRule, AlertType
+from monitor.core.baselines.comparison import BaselineMode, BaselineOptions, expected_means
+from monitor.core.change import Detector, EvidenceTable, budget, null_means
 from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.performance import Target, targets
-from monitor.core.segments import ModelWindows, Segmentation
+from monitor.core.segments import ALL, ModelWindows, Segmentation, name_of
 from monitor.core.totals import Gauge
 from monitor.core.window import Bounds
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields
@@ -60,12 +61,19 @@ class Every:
 
     seconds: float = 60.0
 
+    @property
+    def shortest_seconds(self) -> float:
+        """The shortest time between two evaluations."""
+        return self.seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Cron:
     """Evaluate by a crontab line, in UTC."""
 
     line: str
+    shortest_seconds: float = 60.0
+    """The shortest time between two evaluations; a minute if the line was not checked."""
 
 
 CLASS_MIX = "class_mix"
@@ -101,6 +109,34 @@ class ModelConfig:
     """What is exported beyond accuracy: metrics, and `CLASS_MIX`."""
     watch_classes: tuple[str, ...] = ()
     """The classes with metrics of their own, for a model with many."""
+
+    @property
+    def most_windows(self) -> int:
+        """The limit on windows: of the whole model, and of its segments."""
+        return 1 + (self.segmentation.most_segments if self.segmentation.split_by else 0)
+
+    @property
+    def change_rules(self) -> tuple[AlertRule, ...]:
+        """The alerts of type change: at most one for each direction."""
+        return tuple(rule for rule in self.alerts if rule.kind is AlertType.CHANGE)
+
+    @property
+    def detectors(self) -> tuple[Detector, ...]:
+        """What the alerts of type change look for, in their order."""
+        return tuple(rule.detector for rule in self.change_rules)
+
+    @property
+    def group_by(self) -> str | None:
+        """The field of which each value counts once as evidence of a change; None to count every record."""
+        return next((rule.group_by for rule in self.change_rules), None)
+
+    def windows_of(self, rule: AlertRule) -> int:
+        """Return the limit on windows that share the budget of an alert of type change."""
+        return 1 if set(rule.segments) == {name_of(ALL)} else self.most_windows
+
+    def evidence_budget(self, rule: AlertRule) -> float:
+        """Return the evidence at which an alert of type change fires."""
+        return budget(self.windows_of(rule), rule.false_alarm_seconds, self.evaluate.shortest_seconds)
 
     def targets(self, classes: Sequence[str]) -> tuple[Target, ...]:
         """Return what is estimated beyond accuracy, for the classes of the reference."""
@@ -163,6 +199,11 @@ class ModelOptions:
     most_ids: int = 1_000_000
     shown: tuple[Target, ...] | None = None
     """What is estimated beyond accuracy; None for everything that is estimated for so many classes."""
+    detectors: tuple[Detector, ...] = ()
+    """What changes are looked for."""
+    baseline: BaselineMode = BaselineMode.AUTO
+    group_by: str | None = None
+    """The field of which each value counts once as evidence of a change; None to count every record."""
 
     @property
     def shape(self) -> ModelShape:
@@ -175,16 +216,31 @@ class ModelOptions:
         """The format of its records."""
         fields = dict.fromkeys(name for names in self.segmentation.split_by for name in names)
         decision = self.reference.calibration.decision
-        return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields), decision)
+        return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields), decision, self.group_by)
 
     def gauge(self) -> Gauge:
         """Return what measures its records."""
         return Gauge(self.reference.calibration, self.shown)
 
-    def windows(self, gauge: Gauge) -> ModelWindows:
+    def evidence(self, gauge: Gauge) -> EvidenceTable | None:
+        """Return no evidence of changes yet; None if nothing looks for them, or the reference is old."""
+        if not self.detectors or gauge.members is None:
+            return None
+        calibration, detectors = self.reference.calibration, self.detectors
+        return EvidenceTable(
+            gauge.members, detectors, lambda one: null_means(detectors, expected_means(calibration, self.baseline, one))
+        )
+
+    def windows(self, gauge: Gauge, evidence: EvidenceTable | None = None) -> ModelWindows:
         """Return empty windows."""
-        version = self.reference.version
-        return ModelWindows(gauge, self.bounds, self.segmentation, version=version, versions_alike=self.versions_alike)
+        return ModelWindows(
+            gauge,
+            self.bounds,
+            self.segmentation,
+            version=self.reference.version,
+            versions_alike=self.versions_alike,
+            evidence=evidence,
+        )
 
 
 def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
@@ -198,6 +254,9 @@ def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
         versions_alike=model.versions_alike,
         most_ids=model.most_ids,
         shown=model.targets(reference.classes),
+        detectors=model.detectors,
+        baseline=model.baseline.mode,
+        group_by=model.group_by,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from monitor.config.config import CLASS_MIX, Cron, Every, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.baselines.comparison import BaselineMode, BaselineOptions
+from monitor.core.change import Direction
 from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.performance import Metric
@@ -26,6 +27,7 @@ from monitor.settings.kinds import (
     Number,
     OneOf,
     Text,
+    TimesPer,
 )
 from monitor.settings.section import Section
 
@@ -33,6 +35,7 @@ _NAME = Text("a name of letters, digits and _, at most 64, no digit first", re.c
 _LONGEST_HOLD = 366 * 86400.0
 _DEFAULT = AlertRule("default", AlertType.DEGRADED_INPUT)
 _HOLD = {
+    AlertType.CHANGE: 0.0,
     AlertType.ACCURACY: 1800.0,
     AlertType.DISAGREEMENT: 1800.0,
     AlertType.OUTPUT_DRIFT: 1800.0,
@@ -40,7 +43,7 @@ _HOLD = {
     AlertType.SILENT: 0.0,
     AlertType.DEGRADED_INPUT: 600.0,
 }
-"""Default of `for`, in seconds."""
+"""Default of `for`, in seconds. A change alert has none: it fires at once."""
 _NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0, AlertType.OUTPUT_DRIFT: 0.2}
 """Default of `new_records`."""
 
@@ -49,6 +52,7 @@ _PERFORMANCE = ListOf(OneOf((*map(str, Metric), CLASS_MIX)), "a list such as [se
 _PERFORMANCE.type_name = f"list of {_PERFORMANCE.kind.type_name}"
 
 _OWN_SETTINGS: Mapping[AlertType, tuple[str, ...]] = {
+    AlertType.CHANGE: ("tolerance", "false_alarms", "direction", "group_by", "maintenance", "hysteresis"),
     AlertType.ACCURACY: (
         "estimator",
         "metric",
@@ -68,11 +72,15 @@ _OWN_SETTINGS: Mapping[AlertType, tuple[str, ...]] = {
 }
 """Keys of one alert type, beside those of every alert."""
 
-DEFAULT_ALERTS: Mapping[AlertType, Severity] = {
-    AlertType.OUTPUT_DRIFT: Severity.WARNING,
-    AlertType.BASELINE_GAP: Severity.CRITICAL,
+_SEVERITY = {AlertType.CHANGE: Severity.CRITICAL, AlertType.BASELINE_GAP: Severity.CRITICAL}
+"""Default of `severity`; a warning for other types."""
+
+DEFAULT_ALERTS: Mapping[AlertType, str] = {
+    AlertType.CHANGE: "accuracy_drop",
+    AlertType.OUTPUT_DRIFT: "output_drift",
+    AlertType.BASELINE_GAP: "baseline_gap",
 }
-"""Types that a model has even if it lists no alert of that type, with their severity."""
+"""Types that a model has even if it lists no alert of that type, with the names of these alerts."""
 
 NAMES = (ADAPTIVE, CONSENSUS, *dict.fromkeys(form.name for member in ESTIMATORS for form in member.forms()))
 """The estimators that an alert may use."""
@@ -82,8 +90,12 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
     """Return one rule; None after a problem. Without a segmentation, its segments are not checked."""
     name = section.get("name", _NAME)
     kind = section.get("type", Choice(AlertType), AlertType.SILENT if section.has("after") else AlertType.ACCURACY)
-    severity = section.get("severity", Choice(Severity), DEFAULT_ALERTS.get(kind, _DEFAULT.severity))
-    hold = section.get("for", Duration(0.0, _LONGEST_HOLD), _HOLD[kind])
+    severity = section.get("severity", Choice(Severity), _SEVERITY.get(kind, _DEFAULT.severity))
+    hold = _HOLD[kind]
+    if kind is AlertType.CHANGE:
+        section.forbid("for", " for an alert of type change: it fires at once")
+    else:
+        hold = section.get("for", Duration(0.0, _LONGEST_HOLD), hold)
     segments = section.get("segments", ListOf(Text(), "a list of names such as all and site=*", 1), _DEFAULT.segments)
     if segmentation is not None:
         _check_segments(section, segments, segmentation)
@@ -106,13 +118,16 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
             section.report("on", f"value, lower or upper: only {HEADLINE} has a field interval", f"{on} beside {found}")
     _check_thresholds(section, kind, thresholds)
     hysteresis, new_records = _DEFAULT.hysteresis, _DEFAULT.new_records
-    if kind in _NEW_RECORDS:
+    if "hysteresis" in own:
         hysteresis = section.get("hysteresis", Number(0.0, 0.5), hysteresis)
+    if kind in _NEW_RECORDS:
         new_records = section.get("new_records", Number(0.0, 10.0), _NEW_RECORDS[kind])
     after = section.get("after", Duration(1.0, _LONGEST_HOLD)) if kind is AlertType.SILENT else 0.0
+    change = _change(section) if kind is AlertType.CHANGE else _DEFAULT
     if not section.clean:
         return None
-    return AlertRule(
+    return replace(
+        change,
         name=name,
         kind=kind,
         severity=severity,
@@ -128,6 +143,22 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
         segments=segments,
         metric=metric,
         of_class=of_class,
+    )
+
+
+def _change(section: Section) -> AlertRule:
+    """Return a rule with the settings that only type change has."""
+    return replace(
+        _DEFAULT,
+        tolerance=section.get("tolerance", Number(0.001, 0.5), None),
+        false_alarm_seconds=section.get("false_alarms", _FALSE_ALARMS, _DEFAULT.false_alarm_seconds),
+        direction=section.get("direction", Choice(Direction), _DEFAULT.direction),
+        group_by=section.get("group_by", NAME, None),
+        maintenance=tuple(
+            period
+            for one in section.sections("maintenance", most=_MOST_ALERTS)
+            if (period := _period(one, (one.get("from", _TIME), one.get("to", _TIME)))) is not None
+        ),
     )
 
 
@@ -169,18 +200,19 @@ def _check_segments(section: Section, patterns: tuple[str, ...], segmentation: S
         section.report("segments", f"segments such as {' or '.join(known)}", repr(pattern[:80]))
 
 
-_DEFAULT_TYPES = ListOf(OneOf(tuple(map(str, DEFAULT_ALERTS))), "a list such as [output_drift, baseline_gap]")
+_DEFAULT_TYPES = ListOf(OneOf(tuple(map(str, DEFAULT_ALERTS))), "a list such as [change, output_drift]")
 _DEFAULT_TYPES.type_name = f"list of {_DEFAULT_TYPES.kind.type_name}"
 _TIME = Text("a date or time such as 2026-01-31 or 2026-01-31T08:00:00Z", re.compile(r"\d{4}-\d\d-\d\d.*"))
 
-CronProblem = Callable[[str], str | None]
-"""Returns the problem with a crontab line; None if it is valid."""
+ShortestGap = Callable[[str], float]
+"""Returns the shortest time between two runs of a crontab line; raises ValueError with its problem."""
 
 NAME = Text("a name of letters, digits and . _ -, at most 64", re.compile(r"[A-Za-z0-9_.-]{1,64}"))
 _DECISION = Text("argmax, field, or CLASS=THRESHOLD such as cancer=0.13", re.compile(r"argmax|field|.+=[^=]+"))
 _LONGEST = 3660 * 86400.0
 _FORGET_SECONDS = 30 * 86400.0
 _MOST_ALERTS = 100
+_FALSE_ALARMS = TimesPer(3600.0, _LONGEST)
 
 
 _FIELD_SETS = ListOf(
@@ -191,7 +223,7 @@ _FIELD_SETS = ListOf(
 _FIELD_SETS.type_name = "list of fields, or of lists of fields"
 
 
-def read_model(section: Section, folder: Path, cron_problem: CronProblem | None) -> ModelConfig | None:
+def read_model(section: Section, folder: Path, shortest_gap: ShortestGap | None) -> ModelConfig | None:
     """Return one model; None after a problem."""
     default = ModelConfig("", None)
     name = section.get("name", NAME)
@@ -203,7 +235,7 @@ def read_model(section: Section, folder: Path, cron_problem: CronProblem | None)
     bounds = _bounds(section.section("window"))
     baseline = _baseline(section)
     segmentation = _segmentation(section)
-    evaluate = _evaluate(section.section("evaluate"), cron_problem)
+    evaluate = _evaluate(section.section("evaluate"), shortest_gap)
     _refuse_variants(section)
     minimum = section.get("minimum_records", Integer(1, MOST_RECORDS), default.minimum_records)
     performance = section.get("performance", _PERFORMANCE, default.performance)
@@ -262,7 +294,7 @@ def _segmentation(section: Section) -> Segmentation | None:
         return None
 
 
-def _evaluate(section: Section, cron_problem: CronProblem | None) -> Every | Cron | None:
+def _evaluate(section: Section, shortest_gap: ShortestGap | None) -> Every | Cron | None:
     cron = section.get("cron", Text('a crontab line such as "*/5 * * * *"'), None)
     every = section.get("every", Duration(1.0, 7 * 86400.0), Every().seconds if cron is None else None)
     if cron is None:
@@ -270,11 +302,13 @@ def _evaluate(section: Section, cron_problem: CronProblem | None) -> Every | Cro
     if section.has("every"):
         section.report("cron", "either every or cron", "both")
         return None
-    wrong = None if cron_problem is None else cron_problem(cron)
-    if wrong is not None:
-        section.report("cron", 'a crontab line such as "*/5 * * * *"', f"{cron[:80]!r}: {wrong}")
+    if shortest_gap is None:
+        return Cron(cron)
+    try:
+        return Cron(cron, shortest_gap(cron))
+    except ValueError as error:
+        section.report("cron", 'a crontab line such as "*/5 * * * *"', f"{cron[:80]!r}: {error}")
         return None
-    return Cron(cron)
 
 
 def _refuse_variants(section: Section) -> None:
@@ -291,15 +325,21 @@ def _baseline(section: Section) -> BaselineOptions:
     records = section.get("baseline_records", Integer(1, MOST_RECORDS), None)
     gap = section.get("baseline_gap", Number(), default.gap)
     group = section.section("baseline_period", optional=True)
-    times = [group.get(key, _TIME, None) for key in ("from", "to")]
-    if times == [None, None] or not group.clean:
-        return BaselineOptions(mode, records, None, gap)
+    times = group.get("from", _TIME, None), group.get("to", _TIME, None)
+    period = None if times == (None, None) else _period(group, times)
+    return BaselineOptions(mode, records, period, gap)
+
+
+def _period(group: Section, times: tuple[str | None, str | None]) -> tuple[float, float] | None:
+    """Return a period in Unix seconds; None after a problem."""
+    if not group.clean:
+        return None
     begin, end = (None if text is None else _unix_time(text) for text in times)
     if begin is None or end is None or not begin < end:
         found = " and ".join(one or "nothing" for one in times)
-        section.report("baseline_period", "two times, from one to a later one", found)
-        return default
-    return BaselineOptions(mode, records, (begin, end), gap)
+        group.report_group("two times, from one to a later one", found)
+        return None
+    return begin, end
 
 
 def _unix_time(text: str) -> float | None:
@@ -314,7 +354,7 @@ def _unix_time(text: str) -> float | None:
 def _alerts(section: Section, segmentation: Segmentation | None, gap: float) -> tuple[AlertRule, ...]:
     """Return the alerts of a model, and behind them the default ones."""
     wanted = section.get("default_alerts", _DEFAULT_TYPES, tuple(map(str, DEFAULT_ALERTS)))
-    rules, lines = [], dict[str, int]()
+    rules, lines = list[AlertRule](), dict[str, int]()
     for one in section.sections("alerts", most=_MOST_ALERTS):
         rule = read_alert(one, segmentation)
         if rule is None:
@@ -322,14 +362,30 @@ def _alerts(section: Section, segmentation: Segmentation | None, gap: float) -> 
         if rule.name in lines:
             one.report("name", "each name once in a model", f"{rule.name!r} again, after line {lines[rule.name]}")
         lines.setdefault(rule.name, one.line("name"))
+        _check_changes(one, rule, rules)
         rules.append(rule)
     given = {rule.kind for rule in rules}
-    for kind, severity in DEFAULT_ALERTS.items():
+    for kind, name in DEFAULT_ALERTS.items():
         if kind in wanted and kind not in given:
-            name = str(kind) if kind not in lines else f"{kind}_by_default"
-            needed = _NEW_RECORDS.get(kind, _DEFAULT.new_records)
-            rules.append(AlertRule(name, kind, severity, for_seconds=_HOLD[kind], new_records=needed))
+            free = name if name not in lines else f"{name}_by_default"
+            severity, needed = _SEVERITY.get(kind, _DEFAULT.severity), _NEW_RECORDS.get(kind, _DEFAULT.new_records)
+            rules.append(AlertRule(free, kind, severity, for_seconds=_HOLD[kind], new_records=needed))
     return tuple(replace(rule, drop=gap) if rule.kind is AlertType.BASELINE_GAP else rule for rule in rules)
+
+
+def _check_changes(section: Section, rule: AlertRule, before: Sequence[AlertRule]) -> None:
+    """Report alerts of type change that one model cannot have together: each has its own evidence of all records."""
+    for other in before:
+        if not rule.kind is other.kind is AlertType.CHANGE:
+            continue
+        if rule.direction is other.direction:
+            expected = "one alert of type change for each direction of a model"
+            section.report(
+                "direction", expected, f"{rule.direction} again, after alert {other.name}: remove one of them"
+            )
+        elif rule.group_by != other.group_by:
+            expected = f"the same group_by as alert {other.name}, {other.group_by or 'none'}"
+            section.report("group_by", expected, rule.group_by or "none")
 
 
 def _check_together(section: Section, bounds: Bounds, evaluate: Every | Cron) -> None:

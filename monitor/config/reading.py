@@ -18,7 +18,7 @@ from monitor.config.config import (
     SourceConfig,
     Storage,
 )
-from monitor.config.models import NAME, CronProblem, read_model
+from monitor.config.models import NAME, ShortestGap, read_model
 from monitor.errors import UsageError
 from monitor.records.record_schema import RecordFields, TimeUnit
 from monitor.settings.kinds import (
@@ -52,25 +52,25 @@ _LONGEST = 366 * 86400.0
 _HOST = Text('a host name without a port, or "*"', re.compile(r"\*|[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?"))
 
 
-def read_config(file: Path, cron_problem: CronProblem | None = None) -> Config:
+def read_config(file: Path, shortest_gap: ShortestGap | None = None) -> Config:
     """Read a configuration; raises ConfigError. Opens secret files, but no references.
 
-    `cron_problem` checks crontab lines; without it they are not checked.
+    `shortest_gap` checks crontab lines; without it they are not checked.
     """
     document = open_document(file)
-    config = read_document(document, cron_problem)
+    config = read_document(document, shortest_gap)
     document.finish()
     return config
 
 
-def read_document(document: SettingsDocument, cron_problem: CronProblem | None = None) -> Config:
+def read_document(document: SettingsDocument, shortest_gap: ShortestGap | None = None) -> Config:
     """Read all settings of an open document. The result is valid only if `finish` does not raise."""
     root, folder = document.root, document.file.parent
     storage_section = root.section("storage", required=True)
     storage = _storage(storage_section, folder)
     sources = [(one, _read_source(one, folder)) for one in root.sections("sources", least=1, most=MOST_SOURCES)]
     models = [
-        (one, read_model(one, folder, cron_problem)) for one in root.sections("models", least=1, most=MOST_MODELS)
+        (one, read_model(one, folder, shortest_gap)) for one in root.sections("models", least=1, most=MOST_MODELS)
     ]
     ingest = _ingest(root.section("ingest"))
     limits_section = root.section("limits")

@@ -234,7 +234,7 @@ _SPARE_ROOM = 1.2
 _SERIES_BYTES = 900
 """Per series of a window: the estimates of two evaluations, and the rendered pages."""
 _SERIES, _SERIES_PER_ALERT, _SERIES_PER_TARGET, _MOST_CLASSES = 124, 4, 3, 50
-_HISTORY_BYTES = 19_260
+_HISTORY_BYTES = 22_570
 """The history of a window: its points in three resolutions, after thirty days."""
 
 
@@ -289,15 +289,11 @@ def _records(model: ModelConfig) -> int:
 def _filled_bytes(model: ModelConfig, reference: Reference) -> int:
     gauge = model_options(model, reference).gauge()
     records = _records(model) * bytes_per_record(reference.calibration, len(model.segmentation.split_by))
-    return gauge.bytes_shared + _most_windows(model) * gauge.bytes_per_window + round(_SPARE_ROOM * records)
+    return gauge.bytes_shared + model.most_windows * gauge.bytes_per_window + round(_SPARE_ROOM * records)
 
 
 def _evaluation_bytes(model: ModelConfig, reference: Reference) -> int:
     series = _SERIES + min(len(reference.classes), _MOST_CLASSES) + _SERIES_PER_ALERT * len(model.alerts)
     series += _SERIES_PER_TARGET * len(model.exported(reference.classes))
     series += _SERIES_PER_TARGET * len(reference.classes) * (CLASS_MIX in model.performance)
-    return _most_windows(model) * (_HISTORY_BYTES + _SERIES_BYTES * series)
-
-
-def _most_windows(model: ModelConfig) -> int:
-    return 1 + (model.segmentation.most_segments if model.segmentation.split_by else 0)
+    return model.most_windows * (_HISTORY_BYTES + _SERIES_BYTES * series)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,6 +239,19 @@ class Dwell:
     """Running time since the previous evaluation; 0 for the first one."""
 
 
+class ChangeFacts(NamedTuple):
+    """The evidence of a change in each window, for one rule."""
+
+    evidence: Floats
+    """As a logarithm to base 10; NaN if there is none."""
+    threshold: float
+    """The evidence to alarm at."""
+    well: Flags
+    """Whether an alarm may end."""
+    held: Flags
+    """Whether records do not count now."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowFacts:
     """The input of alerts: the windows of a model at one evaluation, as columns."""
@@ -263,8 +277,8 @@ class WindowFacts:
     """The distance of the outputs that is furthest above its limit, and the limit; NaN if unknown."""
     metric: Callable[[AlertRule], tuple[Floats, float | None]] | None = None
     """Returns what a rule with a metric compares, NaN where it cannot be said, and the reference's own value of the metric."""
-    change: Callable[[AlertRule], tuple[Floats, float, Flags]] | None = None
-    """Returns for a rule of type change the evidence, NaN if there is none; the evidence to alarm at; and where it may end."""
+    change: Callable[[AlertRule], ChangeFacts] | None = None
+    """Returns the evidence for a rule of type change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +320,8 @@ class AlertStatus:
     """The class of the metric, by name; None for the macro average, and for AUROC."""
     baseline: str | None = None
     """The kind of baseline that it compares with; None if it compares with none."""
+    direction: Direction | None = None
+    """For type change only."""
 
     @property
     def compared(self) -> str:
@@ -362,6 +378,7 @@ def quiet(rule: AlertRule) -> AlertStatus:
         upward=rule.upward,
         metric=rule.metric,
         of_class=rule.of_class,
+        direction=rule.direction if rule.kind is AlertType.CHANGE else None,
     )
 
 
@@ -401,9 +418,12 @@ def _extended(before: AlertState, dwell: Dwell) -> AlertState:
 
 
 def _has_dwelt(rule: AlertRule, state: AlertState, dwell: Dwell) -> bool:
+    if rule.kind is AlertType.CHANGE:
+        # The evidence is of many records; waiting for more would only delay it.
+        return True
     if state.dwell_seconds < rule.for_seconds:
         return False
-    if rule.kind in {AlertType.CHANGE, AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP}:
+    if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP}:
         return True
     # Without new records the timer alone does not fire.
     return dwell.new_records > 0 and state.dwell_records >= rule.new_records_of(dwell.records)
@@ -448,8 +468,8 @@ def _changed(rule: AlertRule, facts: WindowFacts) -> Conditions:
     if facts.change is None:
         none = np.zeros(count, dtype=np.bool_)
         return Conditions(none, none, none, np.full(count, np.nan), np.full(count, np.nan))
-    value, threshold, well = facts.change(rule)
-    known = ~np.isin(facts.states, _NOT_OWN_RECORDS)
+    value, threshold, well, held = facts.change(rule)
+    known = ~np.isin(facts.states, _NOT_OWN_RECORDS) & ~held
     return Conditions(known, value >= threshold, well, value, np.full(count, threshold))
 
 

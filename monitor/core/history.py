@@ -1,11 +1,11 @@
 """The history of a model: one frame per evaluation, aggregated into coarser resolutions.
 
-One object per evaluation, not per point: two thousand segments take about forty megabytes.
+One object per evaluation, not per point: two thousand segments take about forty-five megabytes.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from math import floor
@@ -52,6 +52,9 @@ class Series:
     references: tuple[str, ...] = ()
     """The truncated fingerprint of the reference of each point, the last one in its interval; empty if none or unknown.
     `()` if all are unknown."""
+    evidence: Floats | None = None
+    """Of a change, in either direction, as a logarithm to base 10: the largest in the interval of a point. NaN where there is
+    none; None if nowhere is any."""
 
     def __len__(self) -> int:
         """Return the number of points."""
@@ -83,6 +86,8 @@ class Frame:
     records: NDArray[np.uint32]
     reference: str = ""
     """The truncated fingerprint of the (last) reference; empty if none or unknown."""
+    evidence: Singles | None = None
+    """Of a change, as a logarithm to base 10, the largest; NaN where there is none. None for a model without an alert of type change."""
 
     def row(self, row: int) -> Singles:
         """Return a row; in one evaluation, the lowest accuracy is the accuracy."""
@@ -96,6 +101,7 @@ def frame_of(report: Report, at: float, through: int, names: tuple[str, ...] = (
     found, estimates = windows.names[:MOST_SEGMENTS], windows.estimates
     spread = np.where(np.isnan(windows.headline(estimates.accuracy)), np.nan, estimates.disagreement)
     numbers = [*map(windows.headline, (estimates.accuracy, estimates.lower, estimates.upper)), spread]
+    changes = windows.changes
     return Frame(
         at,
         through,
@@ -104,18 +110,21 @@ def frame_of(report: Report, at: float, through: int, names: tuple[str, ...] = (
         np.array(numbers, dtype=np.float32)[:, :MOST_SEGMENTS].copy(),
         np.minimum(windows.records[:MOST_SEGMENTS], _MOST_RECORDS).astype(np.uint32),
         "" if report.reference is None else intern(report.reference.fingerprint[:_FINGERPRINT_DIGITS]),
+        None
+        if changes is None
+        else np.fmax.reduce(changes.evidence[:, :MOST_SEGMENTS], axis=0, dtype=np.float64).astype(np.float32),
     )
 
 
 def folded(stretch: Frame | None, new: Frame) -> Frame:
     """Return an aggregate with one more frame: an evaluation or a finer aggregate.
 
-    Keeps the last estimate of each window, or the last state if there was none, and the lowest estimate. Idempotent, and
-    independent of intermediate aggregates.
+    Keeps the last estimate of each window, or the last state if there was none, the lowest estimate, and the largest evidence
+    of a change. Idempotent, and independent of intermediate aggregates.
     """
     lasting = np.concatenate([new.numbers[:POINT_ROWS], new.row(_LOWEST)[np.newaxis]])
     if stretch is None:
-        return Frame(new.at, new.through, new.names, new.states, lasting, new.records, new.reference)
+        return replace(new, numbers=lasting)
     names = _together(new.names, stretch.names)
     before, after = _placed(stretch.names, names), _placed(new.names, names)
     numbers = np.full((STRETCH_ROWS, len(names)), np.nan, dtype=np.float32)
@@ -128,7 +137,14 @@ def folded(stretch: Frame | None, new: Frame) -> Frame:
     numbers[:POINT_ROWS, after[speaks]] = new.numbers[:POINT_ROWS, speaks]
     states[after[speaks]], records[after[speaks]] = new.states[speaks], new.records[speaks]
     numbers[_LOWEST, after] = np.fmin(lowest[after], new.row(_LOWEST))
-    return Frame(new.at, new.through, names, states, numbers, records, new.reference or stretch.reference)
+    evidence = None
+    if stretch.evidence is not None or new.evidence is not None:
+        evidence = np.full(len(names), np.nan, dtype=np.float32)
+        if stretch.evidence is not None:
+            evidence[before[kept]] = stretch.evidence[kept]
+        if new.evidence is not None:
+            evidence[after] = np.fmax(evidence[after], new.evidence)
+    return Frame(new.at, new.through, names, states, numbers, records, new.reference or stretch.reference, evidence)
 
 
 def _together(new: tuple[str, ...], old: tuple[str, ...]) -> tuple[str, ...]:
@@ -228,6 +244,11 @@ class ModelHistory:
             np.array([frame.records[place] for frame, place in found], dtype=np.int64),
             STEP_SECONDS.get(span),
             tuple(frame.reference for frame, _ in found),
+            None
+            if all(frame.evidence is None for frame, _ in found)
+            else np.array(
+                [np.nan if one.evidence is None else one.evidence[place] for one, place in found], np.float64
+            ),
         )
 
     def _places(self, segment: str, span: Span) -> Iterable[tuple[Frame, int | None]]:

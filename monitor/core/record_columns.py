@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.recent_ids import NO_ID, Hashes
-from monitor.core.scores import Floats, Integers, Singles
+from monitor.core.scores import Booleans, Floats, Integers, Singles
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,10 @@ class Records:
     """Records whose predicted class is not the one decided from their probabilities."""
     decided: Integers | None = None
     """The index of the class that each record names as its decision, or REFERRED; None unless records decide."""
+    groups: Hashes | None = None
+    """Keyed hashes of the groups, NO_ID for a record without one; None unless the model has groups."""
+    counted: Booleans | None = None
+    """Which records may count as evidence of a change; None for all."""
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -94,6 +98,8 @@ class Records:
             None if self.ids is None else self.ids[rows],
             None if self.labels is None else self.labels[rows],
             decided=None if self.decided is None else self.decided[rows],
+            groups=None if self.groups is None else self.groups[rows],
+            counted=None if self.counted is None else self.counted[rows],
         )
 
     def without_referred(self) -> "Records":
@@ -105,12 +111,13 @@ class Records:
 
     @classmethod
     def joined(cls, batches: "Sequence[Records]") -> "Records":
-        """Return the concatenation of batches of one model; all or none of them have labels, and decisions."""
+        """Return the concatenation of batches of one model; all or none of them have labels, decisions, and groups."""
         if len(batches) == 1:
             return batches[0]
         names = {name for batch in batches for name in batch.fields}
         labels = [batch.labels for batch in batches if batch.labels is not None]
         decided = [batch.decided for batch in batches if batch.decided is not None]
+        groups = [batch.groups for batch in batches if batch.groups is not None]
         return cls(
             np.concatenate([batch.vectors for batch in batches]),
             np.concatenate([batch.at for batch in batches]),
@@ -128,6 +135,12 @@ class Records:
             sum(batch.normalised for batch in batches),
             sum(batch.argmax_mismatches for batch in batches),
             np.concatenate(decided) if decided else None,
+            np.concatenate(groups) if groups else None,
+            np.concatenate(
+                [np.ones(len(batch), dtype=np.bool_) if batch.counted is None else batch.counted for batch in batches]
+            )
+            if any(batch.counted is not None for batch in batches)
+            else None,
         )
 
 

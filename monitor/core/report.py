@@ -22,7 +22,7 @@ from monitor.core.baselines.comparison import (
     Verdict,
 )
 from monitor.core.calibration import WindowEstimates, or_none
-from monitor.core.change import ChangeColumns, ChangeStatus
+from monitor.core.change import ChangeColumns, ChangeStatus, EvidenceSums
 from monitor.core.decisions import Decision
 from monitor.core.estimate import HEADLINE, STATES, Estimate, Interval, Result, Why, WindowState
 from monitor.core.estimators.ensemble import headline_in
@@ -167,6 +167,7 @@ class AlertColumns:
                 one.metric,
                 one.of_class,
                 KINDS[self.kinds[row, index]],
+                one.direction,
             )
             for row, one in enumerate(self.quiet)
             if self.applies[row, index]
@@ -319,6 +320,7 @@ class WindowReports(Sequence[SegmentReport]):
             predicted=np.zeros((len(self), 0), dtype=np.int64),
             performance=None,
             comparisons=None,
+            changes=None,
             state_since=np.where(known, self.state_since, now),
             alerts=replace(self.alerts, held=np.ones_like(self.alerts.held)),
         )
@@ -344,6 +346,7 @@ class WindowReports(Sequence[SegmentReport]):
             np.array([_or_nan(one.last_valid_at) for one in windows]),
             np.array([_or_nan(one.state_since) for one in windows]),
             AlertColumns.of([one.alerts for one in windows]),
+            changes=_changes_of([one.changes for one in windows]),
         )
 
 
@@ -404,6 +407,23 @@ def _estimates_of(windows: Sequence[SegmentReport]) -> WindowEstimates:
             else:
                 found.why[cell] = 1 + list(Why).index(one.why)
     return found
+
+
+def _changes_of(windows: Sequence[Sequence[ChangeStatus]]) -> ChangeColumns | None:
+    """Return the columns of what detectors say of each window; a window may be unknown to them."""
+    rows = {one.direction: one.threshold for changes in windows for one in changes}
+    if not rows:
+        return None
+    directions = tuple(rows)
+    evidence, tolerance, began_at, records_since = np.full((4, len(rows), len(windows)), np.nan)
+    blocks = np.zeros(len(windows), dtype=np.int64)
+    for index, changes in enumerate(windows):
+        for one in changes:
+            cell = directions.index(one.direction), index
+            evidence[cell], tolerance[cell] = _or_nan(one.evidence), _or_nan(one.tolerance)
+            began_at[cell], records_since[cell] = _or_nan(one.began_at), _or_nan(one.records_since)
+            blocks[index] = one.blocks
+    return ChangeColumns(directions, evidence, tuple(rows.values()), tolerance, began_at, records_since, blocks)
 
 
 def _or_nan(value: float | None) -> float:
@@ -516,3 +536,5 @@ class Snapshot:
     """Whether the backlog is too large, or unknown."""
     counts: Mapping[str, Count] = field(default_factory=dict)
     """Records since the start, by `input_health.count_key`."""
+    evidence: EvidenceSums | None = None
+    """The evidence of changes; None if nothing looks for them."""

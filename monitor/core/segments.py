@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.change import EvidenceTable
+from monitor.core.change import BYTES_PER_WINDOW, EvidenceTable
 from monitor.core.input_health import FAR_BEHIND_SECONDS
 from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import Booleans, Floats, Integers, Singles
@@ -220,7 +220,11 @@ class ModelWindows:
                 codes[rows, split] = len(segments)
                 segments.append(segment)
         decided = None if self._records.decided is None else records.decided
-        counted = None if self._evidence is None else self._in_time(records.at, now)
+        counted = None
+        if self._evidence is not None:
+            counted = self.in_time(records.at, now)
+            if records.counted is not None:
+                counted &= records.counted
         chunk = Chunk(now, records.at, records.vectors, tuple(segments), codes, decided, counted)
         forgotten = [segment for segment in idle if segment not in known]
         if len(records) <= self._bounds.capacity:
@@ -230,7 +234,7 @@ class ModelWindows:
             rows = np.union1d(rows, np.flatnonzero(counted))
         return Admitted(chunk.taken(rows), unstored, forgotten, len(records) - len(rows), tuple(without))
 
-    def _in_time(self, at: Floats, now: float) -> Booleans:
+    def in_time(self, at: Floats, now: float) -> Booleans:
         """Return which records of a batch that arrived at `now` are recent enough to count as evidence."""
         bounds, clock = self._bounds, self._windows[ALL].clock
         # The clock of a window may be ahead, if that of the machine was set back.
@@ -392,7 +396,8 @@ class ModelWindows:
 
     @property
     def _window_bytes(self) -> int:
-        return bytes_per_window(self._gauge, self._bounds, len(self._places))
+        detectors = 0 if self._evidence is None else len(self._evidence.detectors)
+        return bytes_per_window(self._gauge, self._bounds, len(self._places)) + detectors * BYTES_PER_WINDOW
 
     def of_the_right_version(self, records: Records) -> Integers:
         """Return the rows with the reference's model version or none."""

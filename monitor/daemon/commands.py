@@ -1,13 +1,17 @@
 """Commands to a running daemon: JSON, read strictly, executed between evaluations. No client input is echoed or logged."""
 
 import logging
+import time
+from collections.abc import Callable
 from http import HTTPStatus
+from typing import Annotated
 
 import msgspec
 
 from monitor.core.baselines.comparison import BaselineAction
 from monitor.daemon.runner import Runner
 from monitor.errors import UnknownName, UsageError
+from monitor.evaluation.evaluator import Evaluator
 
 log = logging.getLogger("cpcmon")
 
@@ -26,8 +30,28 @@ class BaselineCommand(msgspec.Struct, tag_field="command", tag="baseline", forbi
     segment: str
     action: BaselineAction
 
+    def change(self) -> Callable[[Evaluator], None]:
+        """Return what changes the model."""
+        return lambda one: one.change_baseline(self.segment, self.action)
 
-AnyCommand = BaselineCommand
+
+class MaintenanceCommand(
+    msgspec.Struct, tag_field="command", tag="maintenance", forbid_unknown_fields=True, frozen=True
+):
+    """Holds the evidence of a change for some time from now on; 0 seconds end it."""
+
+    model: str
+    seconds: Annotated[float, msgspec.Meta(ge=0.0, le=366 * 86400.0)]
+    segment: str | None = None
+    """None for all windows of the model."""
+
+    def change(self) -> Callable[[Evaluator], None]:
+        """Return what changes the model."""
+        until = time.time() + self.seconds
+        return lambda one: one.hold_changes(until, self.segment)
+
+
+AnyCommand = BaselineCommand | MaintenanceCommand
 """The union of all commands, told apart by `command`."""
 
 
@@ -47,7 +71,7 @@ def _executed(command: AnyCommand, runner: Runner | None) -> tuple[HTTPStatus, s
     if runner is None:
         return HTTPStatus.SERVICE_UNAVAILABLE, _BUSY
     try:
-        stored = runner.change(command.model, lambda one: one.change_baseline(command.segment, command.action))
+        stored = runner.change(command.model, command.change())
     except UnknownName as error:
         return HTTPStatus.NOT_FOUND, str(error)
     except UsageError as error:

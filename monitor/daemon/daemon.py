@@ -24,7 +24,7 @@ from monitor.daemon.daemon_status import DaemonStatus
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Notifier
 from monitor.errors import CpcmonError, StateError
-from monitor.evaluation.crontab import cron_problem
+from monitor.evaluation.crontab import shortest_gap_seconds
 from monitor.evaluation.stored_values import NOTIFIED_KEY, AlertKey, notified_as_bytes, notified_from_bytes
 from monitor.ingest.ingestion import PendingValues
 from monitor.state.store import State
@@ -73,7 +73,7 @@ Command = _Stop | _Failed | Reload
 
 def read(path: Path, watch: ConfigWatch | None = None) -> tuple[Config, References]:
     """Read a configuration and load its references; raises ConfigError with every problem."""
-    config = read_config(path, cron_problem=cron_problem)
+    config = read_config(path, shortest_gap_seconds)
     if watch is not None:
         # Before loading: a reference that cannot be loaded because it is still being copied is watched, too.
         watch.watch_references(model.reference for model in config.models)

@@ -145,7 +145,8 @@ class Runner:
         self._schedule.once(job)
         done.result(_CHANGE_SECONDS)
         self._wake.set()
-        return self._loop.values.wait_written(baselines_key_of(model), _STORED_SECONDS)
+        values = self._loop.values
+        return all(values.wait_written(key(model), _STORED_SECONDS) for key in (baselines_key_of, key_of))
 
     def _heartbeat(self) -> None:
         self._watchdog.moved("evaluation", self._clock().running)

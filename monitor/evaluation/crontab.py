@@ -55,12 +55,23 @@ def cron_problem(line: str) -> str | None:
     return None
 
 
+def shortest_gap_seconds(line: str) -> float:
+    """Return the shortest time between two runs of a crontab line; raises ValueError with its problem."""
+    problem = cron_problem(line)
+    if problem is not None:
+        raise ValueError(problem)
+    return min(_gaps(line))
+
+
 @lru_cache(maxsize=256)  # each scrape asks for it
 def longest_gap_seconds(when: Every | Cron) -> float:
     """Return the longest time between two runs."""
-    if isinstance(when, Every):
-        return when.seconds
-    fields = {field.name: field for field in cron_trigger(when.line).fields}
+    return when.seconds if isinstance(when, Every) else max(_gaps(when.line))
+
+
+def _gaps(line: str) -> list[float]:
+    """Return the times between two runs, in seconds."""
+    fields = {field.name: field for field in cron_trigger(line).fields}
 
     def matches(at: datetime, *names: str) -> bool:
         return all(fields[name].get_next_value(at) == fields[name].get_value(at) for name in names)
@@ -77,7 +88,7 @@ def longest_gap_seconds(when: Every | Cron) -> float:
     within = [60.0 * (later - earlier) for earlier, later in pairwise(times)]
     overnight = 60.0 * (times[0] - times[-1])
     between = [(later - earlier).total_seconds() + overnight for earlier, later in pairwise(days)]
-    return max([*within, *between], default=86_400.0 * _DAYS)
+    return [*within, *between] or [86_400.0 * _DAYS]
 
 
 def seconds_of_runs(when: Every | Cron, count: int, now: float) -> float:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from monitor.core.input_health import FAR_BEHIND_SECONDS
-from monitor.core.recent_ids import NO_ID
+from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.record_columns import Records
-from monitor.core.scores import Singles
+from monitor.core.scores import Booleans, Singles
 from monitor.ingest.model_state import ModelState, ModelStates
 from monitor.records.rejections import Reason
 from monitor.sources.base import Delivery
-from monitor.state.commit_plan import COMMON, CommitPlan, IdBatch, Shard
+from monitor.state.commit_plan import COMMON, CommitPlan, IdBatch, Shard, groups_name
 
 # A commit of 4 MiB of float32: more would make the write-ahead log grow, less would sync more often.
 _MOST_NUMBERS, _MOST_DELIVERIES, _MOST_POINTERS = 1 << 20, 5_000, 10_000
@@ -38,7 +38,7 @@ def plan_commit(
     accepted: dict[str, list[Singles]] = {}
     for shard, some in by_shard.items():
         for name, model in states[shard].items():
-            blocks = [one.batch.models[name] for one in some if name in one.batch.models]
+            blocks = [_records(one, name) for one in some if name in one.batch.models]
             if blocks:
                 accepted.setdefault(name, []).append(_plan_records(plan, model, source, blocks, now))
     rejected: Counter[str] = Counter()
@@ -54,6 +54,12 @@ def plan_commit(
     plan.values = {f"health:{name}": health.to_bytes() for name, health in plan.health.items()}
     states.maintain(plan)
     return plan
+
+
+def _records(delivery: Delivery, model: str) -> Records:
+    """Return the records of a model; rebuilt ones have counted as evidence before."""
+    records = delivery.batch.models[model]
+    return replace(records, counted=np.zeros(len(records), dtype=np.bool_)) if delivery.rebuilt else records
 
 
 def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list[Records], now: float) -> Singles:
@@ -78,7 +84,10 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
     counted.records_referred[name] += len(records) - len(decided)
     records = decided
     at, future = model.options.bounds.believed(records.at, now)
-    admitted = model.windows.admit(replace(records, at=at), now)
+    records = replace(records, at=at)
+    if records.groups is not None and model.evidence is not None:
+        records = replace(records, counted=_first_of_groups(plan, model, records, records.groups, now))
+    admitted = model.windows.admit(records, now)
     counted.records[source, name] += len(records)
     counted.records_future[name] += future
     if behind := np.count_nonzero(records.at < now - FAR_BEHIND_SECONDS):
@@ -92,6 +101,19 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
         plan.chunks.append((model.stored_name, admitted.chunk))
     plan.deleted_windows.extend((model.stored_name, segment) for segment in admitted.forgotten)
     return records.vectors
+
+
+def _first_of_groups(plan: CommitPlan, model: ModelState, records: Records, groups: Hashes, now: float) -> Booleans:
+    """Return which records count as evidence: of each group the first that is in time. Plan to remember the groups."""
+    rows = np.flatnonzero(model.windows.in_time(records.at, now))
+    fresh = model.groups.fresh(groups[rows])
+    counted = np.zeros(len(records), dtype=np.bool_)
+    counted[rows[fresh]] = True
+    new = groups[counted & (groups != NO_ID)]
+    if len(new):
+        plan.ids.append(IdBatch(groups_name(model.stored_name), model.groups.next_batch, new))
+    # Rebuilt records use up their group: it has counted before.
+    return counted if records.counted is None else counted & records.counted
 
 
 def _plan_events(plan: CommitPlan, source: str, delivery: Delivery) -> None:

@@ -75,6 +75,7 @@ class ColumnBlock:
     segments: tuple[Values | Texts | None, ...] = ()
     """In the order of the model's segment fields."""
     labels: Labels | None = None
+    groups: Values | TextSlices | None = None
 
     def taken(self, rows: Indices, outputs: Floats | Vectors) -> "ColumnBlock":
         """Return some of the records, with their outputs."""
@@ -89,6 +90,7 @@ class ColumnBlock:
             _some(self.predicted, rows),
             tuple(_some(values, rows) for values in self.segments),
             _some(self.labels, rows),
+            _some(self.groups, rows),
         )
 
 
@@ -255,6 +257,9 @@ class ModelBatchBuilder:
         self._time_errors: list[Booleans] = []
         self._invalid_times: list[object] = []
         self._ids = IdColumn(rules.hash_key)
+        # Hashed like ids: a group may be a patient.
+        self._groups = None if rules.model.group_by is None else IdColumn(rules.hash_key)
+        self._hashed = [one for one in (self._ids, self._groups) if one is not None]
         self._versions = TextColumn()
         self._segments = tuple(TextColumn() for _ in rules.model.segment_fields)
         # Where records decide, a missing column is a missing value of each.
@@ -273,6 +278,8 @@ class ModelBatchBuilder:
             invalid = _some(block.times, np.flatnonzero(wrong))
             self._invalid_times.extend(invalid.tolist() if isinstance(invalid, np.ndarray) else invalid)
         self._ids.add(block.ids, count)
+        if self._groups is not None:
+            self._groups.add(block.groups, count)
         self._versions.add(block.versions, count)
         for column, values in zip(self._segments, block.segments, strict=True):
             column.add(values, count)
@@ -297,8 +304,8 @@ class ModelBatchBuilder:
                 mark(codes, wrong, Reason.BAD_SEGMENT)
         if (wrong := self._versions.invalid_texts()) is not None:
             mark(codes, wrong, Reason.WRONG_TYPE)
-        if self._ids.wrong:
-            mark(codes, np.isin(np.arange(len(codes)), self._ids.wrong), Reason.WRONG_TYPE)
+        if wrong_rows := [row for hashed in self._hashed for row in hashed.wrong]:
+            mark(codes, np.isin(np.arange(len(codes)), wrong_rows), Reason.WRONG_TYPE)
         decided, before = None, codes
         if rules.model.decided_by_record:
             before = codes.copy()
@@ -345,12 +352,13 @@ class ModelBatchBuilder:
         vectors, at, normalised = checked.probabilities, np.concatenate(self._at), checked.normalised
         fields = {name: column.texts() for name, column in zip(names, self._segments, strict=True)}
         versions, ids, predicted = self._versions.texts(), self._ids.hashes(), self._predicted
+        groups = None if self._groups is None else self._groups.hashes()
         if kept is not None:
             vectors, at, normalised = vectors[kept], at[kept], normalised[kept]
             fields = {name: compact(column, kept) for name, column in fields.items()}
             versions = compact(versions, kept)
             ids, predicted, labels = ids[kept], _some(predicted, kept), _some(labels, kept)
-            decided = _some(decided, kept)
+            decided, groups = _some(decided, kept), _some(groups, kept)
         return Records(
             vectors,
             at,
@@ -361,6 +369,7 @@ class ModelBatchBuilder:
             int(np.count_nonzero(normalised)),
             0 if predicted is None or decided is not None else self._rules.mismatches(predicted, vectors),
             decided,
+            groups,
         )
 
 
@@ -526,7 +535,7 @@ class RowColumns:
     versions: Values | None = None
     predicted: Values | None = None
     segments: Mapping[str, Values | None] = field(default_factory=dict)
-    """By field name."""
+    """By field name: segments and groups."""
     labels: Labels | None = None
 
 
@@ -564,5 +573,6 @@ def _block(model: ModelFormat, rows: Indices, columns: RowColumns) -> ColumnBloc
         columns.predicted,
         segments,
         columns.labels,
+        None if model.group_by is None else columns.segments.get(model.group_by),
     )
     return whole if len(rows) == columns.count else whole.taken(rows, vectors.some(rows))

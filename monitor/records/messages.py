@@ -181,7 +181,7 @@ class MessageForms:
         self._outputs |= {path for model in models for path in packed_paths(schema, model)}
         # Not the id: one beside the records is that of the message.
         paths = {path for name, path in single.items() if name in {"model", "version", "time"}}
-        paths |= {path for model in models for path in schema.segment_paths(model)}
+        paths |= set(map(schema.fields.segment_path, schema.named_fields()))
         apart = {path[0] for path in self._outputs} | {single[name][0] for name in single if name == "id"} | {RECORDS}
         self._shared = tuple(sorted({path[0] for path in paths} - apart))
         self._members = Members([RECORDS, *self._shared, *(path[0] for path in self._outputs)])
@@ -353,8 +353,10 @@ class PackedRecords:
         self._packed = {model.name: packed_paths(schema, model) for model in models}
         self._outputs = {path for model in models for path in schema.output_paths(model)}
         self._names = [name for name in ("time", "id", "version", "predicted") if name in single]
+        self._segments = {model.name: schema.segment_paths(model) for model in models}
         self._columns = {
-            model.name: (*(single[name] for name in self._names), *schema.segment_paths(model)) for model in models
+            model.name: (*(single[name] for name in self._names), *self._segments[model.name], *_group(schema, model))
+            for model in models
         }
         self._widths = {model.name: model.width for model in models}
         self._waiting: dict[str, _Waiting] = {}
@@ -407,6 +409,7 @@ class PackedRecords:
         for name, waiting in self._waiting.items():
             numbers = np.concatenate([np.arange(some.start, some.stop) for some in waiting.numbers])
             single = dict(zip(self._names, waiting.columns, strict=False))
+            named, segments = waiting.columns[len(self._names) :], len(self._segments[name])
             columns = ColumnBlock(
                 numbers,
                 _matrix(b"".join(waiting.packed), self._widths[name]),
@@ -414,7 +417,8 @@ class PackedRecords:
                 single.get("id"),
                 single.get("version"),
                 single.get("predicted"),
-                waiting.columns[len(self._names) :],
+                named[:segments],
+                groups=named[segments] if len(named) > segments else None,
             )
             builder.add(name, columns)
         self._waiting = {}
@@ -434,6 +438,11 @@ class PackedRecords:
         if len(packed) % (_NUMBER_BYTES * model.width):
             return RejectionProblem(Reason.WRONG_K, f"vectors of {model.width}", f"{len(packed)} bytes")
         return packed
+
+
+def _group(schema: RecordSchema, model: ModelFormat) -> tuple[FieldPath, ...]:
+    path = schema.group_path(model)
+    return () if path is None else (path,)
 
 
 def _column(value: object, count: int, absent: object) -> list[object] | None:

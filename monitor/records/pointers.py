@@ -61,8 +61,7 @@ class RecordShape:
             paths |= dict(list(outputs)[:_MOST_OUTPUTS])
         single = schema.single_paths()
         paths |= {getattr(fields, name): single[name] for name in ("model", "version", "id", "time") if name in single}
-        for model in schema.models:
-            paths |= {fields.segment(name): fields.segment_path(name) for name in model.segment_fields}
+        paths |= {fields.segment(name): fields.segment_path(name) for name in schema.named_fields()}
         self._paths = paths
 
     def of(self, line: bytes) -> str | None:

@@ -81,6 +81,8 @@ class ModelFormat:
     """Names of its segment fields."""
     decision: Decision = field(default_factory=Decision)
     """How its device decides."""
+    group_by: str | None = None
+    """The field of the group of a record, such as its exam; named like a segment field, and may be one."""
     width: int = field(init=False)
     """Numbers per record; 0 while the classes are unknown."""
     decided_by_record: bool = field(init=False)
@@ -239,7 +241,8 @@ class RecordSchema:
                 found = f"none, and the records of model {model.name} decide"
                 raise UsageError(Problem("fields.predicted", "the field of the decision", found))
         known = {name for model in models for name in model.segment_fields}
-        if stray := tuple(name for name in fields.segments if name not in known):
+        named = self.named_fields()
+        if stray := tuple(name for name in fields.segments if name not in named):
             raise UsageError(Problem("fields.segments", "segment fields of a model", listed(stray)))
         for name in sorted(known):
             # In flat files the string is the column name.
@@ -248,7 +251,7 @@ class RecordSchema:
                 raise UsageError(Problem("fields.segments", "fields other than the id", found))
         outputs = {path for model in models if not self.needs_columns for path in self.output_paths(model)}
         where = ("class columns", "label") if self.from_file else ("fields", "fields")
-        _check_paths(outputs, {*self.single_paths().values(), *map(fields.segment_path, known)}, *where)
+        _check_paths(outputs, {*self.single_paths().values(), *map(fields.segment_path, named)}, *where)
 
     def _check_class_columns(self, model: ModelFormat) -> None:
         if self.fields.class_columns is None:
@@ -302,6 +305,15 @@ class RecordSchema:
     def segment_paths(self, model: ModelFormat) -> tuple[FieldPath, ...]:
         """Return the paths of a model's segment fields."""
         return tuple(map(self.fields.segment_path, model.segment_fields))
+
+    def group_path(self, model: ModelFormat) -> FieldPath | None:
+        """Return the path of the group of a model's records; None if it is not read."""
+        return None if model.group_by is None else self.fields.segment_path(model.group_by)
+
+    def named_fields(self) -> dict[str, Reason]:
+        """Return the names of all segment fields and groups, with the reason for rejecting a value of another type."""
+        found = {model.group_by: Reason.WRONG_TYPE for model in self.models if model.group_by is not None}
+        return found | {name: Reason.BAD_SEGMENT for model in self.models for name in model.segment_fields}
 
     def with_columns(self, names: Sequence[str], above: FieldPath | None = None) -> "RecordSchema | RejectionProblem":
         """Return the schema with the class columns among the names of a flat file, or of the object at the path `above`."""

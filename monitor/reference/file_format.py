@@ -92,6 +92,14 @@ class SegmentTables(msgspec.Struct, forbid_unknown_fields=True):
     """By segment, then cell."""
 
 
+class SampleTables(msgspec.Struct, forbid_unknown_fields=True):
+    """What a change detector watches of some labelled records, for `cpcmon plan`."""
+
+    values: Array
+    """By member, then record; the right decisions come first."""
+    right: int
+
+
 class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
     """The content of a reference file."""
 
@@ -117,6 +125,8 @@ class ReferenceDocument(msgspec.Struct, forbid_unknown_fields=True):
     """None in a file of format 1 or 2."""
     segments: SegmentTables | None = None
     """None before format 3, and without labelled baselines."""
+    sample: SampleTables | None = None
+    """None in a file of an older release."""
 
 
 def to_bytes(document: ReferenceDocument) -> tuple[bytes, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from monitor.core.baselines.labelled_baselines import FEWEST_RECORDS, SegmentBaselines
 from monitor.core.baselines.output_drift import OutputReference
 from monitor.core.calibration import Calibration, calibrate, or_none
+from monitor.core.change import MEMBERS, Members
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators import ESTIMATORS
@@ -23,8 +24,9 @@ from monitor.core.estimators.ensemble import MIXED, CalibratedEstimator, adaptiv
 from monitor.core.intervals import DEFAULT_LEVEL, LEVELS, ErrorQuantiles, IntervalTables, Progress
 from monitor.core.performance import ClassCurves, ClassReference, every_target
 from monitor.core.record_columns import Records
-from monitor.core.scores import Integers, label_outputs
+from monitor.core.scores import Integers, LabelledOutputs, Singles, label_outputs
 from monitor.core.segments import Segmentation
+from monitor.core.totals import Gauge, member_values
 from monitor.errors import InvalidReference, Problem, UsageError
 from monitor.records.columns import is_segment
 from monitor.records.offline_files import accept_array, as_kind
@@ -39,6 +41,7 @@ from monitor.reference.file_format import (
     PerformanceTables,
     Quantiles,
     ReferenceDocument,
+    SampleTables,
     SegmentTables,
     check_reliability,
     from_bytes,
@@ -55,6 +58,33 @@ NO_ADAPTIVE = (
 """What an old reference lacks, and what to do."""
 
 
+_MOST_OF_A_KIND = 1_000
+"""Right decisions, and wrong ones, of which the numbers are kept."""
+
+
+class LabelledSample(NamedTuple):
+    """What a change detector watches of some right and some wrong decisions, evenly spread over their confidences."""
+
+    values: Singles
+    """Shape (members, records); the right decisions come first."""
+    right: int
+
+    @classmethod
+    def of(cls, calibration: Calibration, records: Records, labelled: LabelledOutputs) -> Self:
+        """Return those of a reference."""
+        order = np.argsort(labelled.outputs.scaled.confidence, kind="stable")
+        chosen = [_spread(order[labelled.correct[order] == right]) for right in (True, False)]
+        rows = np.concatenate(chosen)
+        decided = None if records.decided is None else records.decided[rows]
+        values = member_values(Gauge(calibration, ()), records.vectors[rows], decided)
+        return cls(values.astype(np.float32), len(chosen[0]))
+
+
+def _spread(rows: Integers) -> Integers:
+    kept = min(len(rows), _MOST_OF_A_KIND)
+    return rows[((np.arange(kept) + 0.5) * (len(rows) / max(1, kept))).astype(np.int64)]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reference:
     """The reference of a model. References with the same fingerprint are equal."""
@@ -66,6 +96,8 @@ class Reference:
     calibration: Calibration
     summary: ReferenceSummary
     fingerprint: str = ""
+    sample: LabelledSample | None = None
+    """None for a reference of an older release."""
 
     @property
     def title(self) -> str:
@@ -171,6 +203,7 @@ class Reference:
             classes=classes,
             calibration=calibration,
             summary=summarise(labelled),
+            sample=LabelledSample.of(calibration, records, labelled),
         )
         return dataclasses.replace(reference, fingerprint=to_bytes(_document(reference))[1])
 
@@ -248,6 +281,7 @@ def _document(reference: Reference) -> ReferenceDocument:
         adaptive_weight=numbers.adaptive_weight,
         outputs=None if numbers.outputs is None else _output_tables(numbers.outputs),
         segments=None if numbers.segments is None else _segment_tables(numbers.segments),
+        sample=None if reference.sample is None else _sample_tables(reference.sample),
     )
 
 
@@ -299,7 +333,24 @@ def _reference(cls: type[_R], document: ReferenceDocument, fingerprint: str) -> 
         calibration=calibration,
         summary=document.summary,
         fingerprint=fingerprint,
+        sample=_sample(document, calibration),
     )
+
+
+def _sample_tables(kept: LabelledSample) -> SampleTables:
+    return SampleTables(pack(kept.values.ravel()), kept.right)
+
+
+def _sample(document: ReferenceDocument, calibration: Calibration) -> LabelledSample | None:
+    if (tables := document.sample) is None:
+        return None
+    members, values = Members(calibration), unpack(tables.values).reshape(len(MEMBERS), -1)
+    if not 0 <= tables.right <= values.shape[1] <= document.records or tables.right > document.right:
+        raise ValueError("a sample of another number of records")
+    low, high = members.low[:, None] - 1e-6, members.high[:, None] + 1e-6
+    if values.dtype != np.float32 or not np.all((low <= values) & (values <= high)):
+        raise ValueError("a sample with impossible values")
+    return LabelledSample(values, tables.right)
 
 
 def _performance_tables(kept: ClassReference) -> PerformanceTables:

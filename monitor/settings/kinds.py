@@ -289,6 +289,18 @@ def seconds(text: str, where: str) -> float:
     return float(found.group(1)) * _UNITS[found.group(2)]
 
 
+_PER = re.compile(r"([0-9]+(?:\.[0-9]+)?) +per +(day|week|month|year|[0-9.]+[smhdw])")
+_PERIODS = {"day": "1d", "week": "1w", "month": "30d", "year": "365d"}
+
+
+def seconds_per_time(text: str, where: str) -> float:
+    """Return the seconds of a rate for one time: those of 45d for `2 per 90d`. `where` is the setting, for the error."""
+    found = _PER.fullmatch(text.strip())
+    if found is None or float(found.group(1)) == 0.0:
+        raise UsageError(Problem(where, "a number per duration such as 1 per 90d or 2 per year", repr(text)))
+    return seconds(_PERIODS.get(found.group(2), found.group(2)), where) / float(found.group(1))
+
+
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _LONGEST_NUMBER = 40
@@ -379,6 +391,33 @@ class Duration(_Bounded[float]):
                 if value % length == 0.0:
                     return f"{value / length:.0f}{unit}"
         return f"{_digits(value)}s"
+
+
+class TimesPer(_Bounded[float]):
+    """A number per duration such as 1 per 90d or 2 per year, between bounds; in seconds for one time."""
+
+    type_name = "number per duration"
+
+    def __init__(self, least: float, most: float) -> None:
+        super().__init__(least, most)
+        often, seldom = self.show(least), self.show(most)
+        self.expected = f"a number per duration from {often} to {seldom}, such as 1 per 90d or 2 per year"
+
+    def read(self, node: Node) -> float:
+        """Return the seconds for one time."""
+        if not isinstance(node, Scalar):
+            raise invalid(node, self.expected)
+        try:
+            value = seconds_per_time(node.text, "")
+        except UsageError as error:
+            raise invalid(node, self.expected) from error
+        if not self.least <= value <= self.most:
+            raise invalid(node, self.expected)
+        return value
+
+    def show(self, value: float) -> str:
+        """Return the duration for one time."""
+        return f"1 per {Duration(0.0, 0.0).show(value)}"
 
 
 _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

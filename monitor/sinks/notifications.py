@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from monitor.core.backoff import Backoff
+from monitor.core.change import Direction
 from monitor.core.estimate import HEADLINE
 from monitor.core.intervals import by_level
 from monitor.core.report import Report, WindowReports
@@ -213,6 +214,7 @@ class WebhookSink:
                         "threshold": _finite(status.threshold),
                         "field": by_level(_field(windows, window)) if status.estimator == HEADLINE else None,
                         "records": int(windows.records[window]),
+                        "change": _change(windows, window, status.direction),
                     }
                     reason = "fired" if status.firing else "recovered"
                     self.queue.put(key, _body(key, reason, report.at, status.since, fields))
@@ -249,7 +251,7 @@ def _body(key: Key, reason: str, at: float, since: float, fields: Mapping[str, o
         **dict.fromkeys(("kind", "severity", "estimator", "metric", "class", "baseline")),
         "at": _timestamp(at),
         "since": _timestamp(since),
-        **dict.fromkeys(("value", "threshold", "field", "records")),
+        **dict.fromkeys(("value", "threshold", "field", "records", "change")),
     }
     return json.dumps({**body, **fields}, separators=(",", ":"), allow_nan=False).encode("ascii")
 
@@ -257,6 +259,20 @@ def _body(key: Key, reason: str, at: float, since: float, fields: Mapping[str, o
 def _field(windows: WindowReports, window: int) -> Sequence[tuple[float, float]]:
     """Return the field intervals of the headline, if the window shows it."""
     return windows.estimates.field_of(window) if windows.has_results[window] else ()
+
+
+def _change(windows: WindowReports, window: int, direction: Direction | None) -> dict[str, object] | None:
+    """Return what is known of the change that an alert is about; None for other alerts."""
+    found = () if windows.changes is None or direction is None else windows.changes.window(window)
+    for one in found:
+        if one.direction is direction:
+            return {
+                "direction": one.direction.value,
+                "tolerance": one.tolerance,
+                "began_at": None if one.began_at is None else _timestamp(one.began_at),
+                "records_since": one.records_since,
+            }
+    return None
 
 
 def _timestamp(at: float) -> str:

@@ -49,6 +49,7 @@ _OF_TARGET = ("class", "metric", "model", "segment")
 _OF_ESTIMATOR = ("estimator", "model", "segment")
 _OF_BASELINE = ("kind", "model", "segment")
 _OF_MEASURE = ("measure", "model", "segment")
+_OF_DIRECTION = ("direction", "model", "segment")
 _OF_ALERT = ("alert", "model", "segment", "severity")
 
 # fmt: off
@@ -71,6 +72,11 @@ DRIFT = MetricFamily("cpcmon_output_drift", _OF_MEASURE, "Distance of the output
 CHANCE_DRIFT = MetricFamily("cpcmon_output_drift_chance", _OF_MEASURE, "Largest distance of the outputs that sampling error explains.")
 DRIFT_LIMIT = MetricFamily("cpcmon_output_drift_limit", _OF_MEASURE, "Distance above which the outputs have drifted.")
 VERDICT = MetricFamily("cpcmon_window_verdict", ("model", "segment", "verdict"), "1 for the verdict of the comparison with the baseline. Absent for the others, and when nothing can be said.")
+CHANGE = MetricFamily("cpcmon_change_evidence", _OF_DIRECTION, "Evidence that the accuracy changed, as a logarithm to base 10. Absent while a baseline is collected.")
+CHANGE_THRESHOLD = MetricFamily("cpcmon_change_evidence_threshold", _OF_DIRECTION, "Evidence at which the alert fires, from its budget for false alarms, as a logarithm to base 10.")
+CHANGE_TOLERANCE = MetricFamily("cpcmon_change_tolerance_ratio", _OF_DIRECTION, "Changes of the accuracy up to this are not looked for.")
+CHANGE_STARTED = MetricFamily("cpcmon_change_started_timestamp_seconds", _OF_DIRECTION, "When the change most likely began. Absent without evidence of one.")
+CHANGE_RECORDS = MetricFamily("cpcmon_change_records_since_start", _OF_DIRECTION, "Records since the change most likely began. Absent without evidence of one.")
 THRESHOLD = MetricFamily("cpcmon_accuracy_threshold_ratio", ("alert", "estimator", "model", "segment", "severity"), "Threshold that an alert compares the estimated accuracy with.")
 FIRING = MetricFamily("cpcmon_alert_firing", _OF_ALERT, "1 when the alert fires, else 0.")
 PENDING = MetricFamily("cpcmon_alert_pending", _OF_ALERT, "1 when the threshold is crossed, but not yet for long enough, else 0.")
@@ -111,7 +117,8 @@ PROBLEM = MetricFamily("cpcmon_input_problem", ("model", "problem"), "1 when the
 
 FAMILIES: tuple[MetricFamily, ...] = (
     ACCURACY, LOWER, UPPER, FIELD_LOWER, FIELD_UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM,
-    DISAGREEMENT, CHANCE_DISAGREEMENT, BASELINE, BASELINE_RECORDS, BASELINE_VERIFIED, DRIFT, CHANCE_DRIFT, DRIFT_LIMIT, VERDICT, THRESHOLD,
+    DISAGREEMENT, CHANCE_DISAGREEMENT, BASELINE, BASELINE_RECORDS, BASELINE_VERIFIED, DRIFT, CHANCE_DRIFT, DRIFT_LIMIT, VERDICT,
+    CHANGE, CHANGE_THRESHOLD, CHANGE_TOLERANCE, CHANGE_STARTED, CHANGE_RECORDS, THRESHOLD,
     FIRING, PENDING, HELD, SINCE, RECORDS, VALID, STATE, FRESH, MINIMUM, LAST_RECORD, LAST_VALID, LAST_EVALUATION,
     SET_SIZE, SET_EMPTY, PREDICTED, PERFORMANCE, PERFORMANCE_LOWER, PERFORMANCE_UPPER, PERFORMANCE_THRESHOLD,
     CLASS_SHARE, CLASS_LOWER, CLASS_UPPER, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, REFERENCE_CONFIDENCE,
@@ -270,6 +277,7 @@ class _Writer:
         self._write_model(report, windows)
         self._write_windows(windows)
         self._write_comparisons(windows)
+        self._write_changes(windows)
         self._write_alerts(windows)
         self._write_results(windows)
         self._write_parts(windows)
@@ -373,6 +381,23 @@ class _Writer:
         self._add_windows(DRIFT_LIMIT, found.limit, around, windows.has_results)
         verdicts = np.arange(1, len(VERDICTS))[:, None] == found.verdicts
         self._add_windows(VERDICT, verdicts, [("", f',verdict="{one}"') for one in VERDICTS[1:]], verdicts)
+
+    def _write_changes(self, windows: WindowReports) -> None:
+        found = windows.changes
+        if found is None:
+            return
+        around = [(f'direction="{one}",', "") for one in found.directions]
+        known, thresholds = np.isfinite(found.evidence), np.array(found.thresholds)[:, None]
+        self._add_windows(CHANGE, found.evidence, around)
+        self._add_windows(CHANGE_THRESHOLD, np.broadcast_to(thresholds, known.shape), around, known)
+        self._add_windows(CHANGE_TOLERANCE, found.tolerance, around, known)
+        # Evidence of a change that is over may be gone before its alert ends.
+        begun = found.evidence > 0.0
+        for row, direction in enumerate(found.directions):
+            alerts = [place for place, one in enumerate(windows.alerts.quiet) if one.direction is direction]
+            begun[row] |= known[row] & windows.alerts.firing[alerts].any(axis=0)
+        self._add_windows(CHANGE_STARTED, found.began_at, around, begun)
+        self._add_windows(CHANGE_RECORDS, found.records_since, around, begun)
 
     def _write_alerts(self, windows: WindowReports) -> None:
         alerts = windows.alerts

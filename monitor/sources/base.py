@@ -62,6 +62,8 @@ class Delivery:
     """
     reset: bool = False
     """Whether the stored data of this shard is invalid: its windows and ids are deleted before this delivery is committed."""
+    rebuilt: bool = False
+    """Whether its records were read before, by any process, and only rebuild windows: they are no new evidence of a change."""
 
 
 _MOST_MESSAGES = 20

@@ -25,8 +25,8 @@ Shard = tuple[str, str]
 COMMON: Shard = ("", "")
 """The shard of all sources without shards."""
 
-# A control character: it cannot appear in a model or source name.
-_BETWEEN = "\x1f"
+# Control characters: they cannot appear in a model or source name.
+_BETWEEN, _OF_GROUPS = "\x1f", "\x1egroups"
 
 # The largest merged chunk, in records and in numbers (4 MiB): a merge must not delay a commit noticeably.
 _MOST_RECORDS, _MOST_NUMBERS = 1 << 16, 1 << 20
@@ -61,6 +61,11 @@ class HistoryChange:
 def stored_name(model: str, shard: Shard) -> str:
     """Return the name under which a model's records of a shard are stored."""
     return model if shard == COMMON else _BETWEEN.join((model, *shard))
+
+
+def groups_name(stored: str) -> str:
+    """Return the name under which the group hashes of a model and shard are stored, among the id hashes."""
+    return stored + _OF_GROUPS
 
 
 def split_stored_name(stored: str) -> tuple[str, Shard]:
@@ -157,7 +162,7 @@ class IdBatch(NamedTuple):
     """One batch of id hashes of a model and shard."""
 
     model: str
-    """The stored name."""
+    """The stored name, or that of its groups."""
     number: int
     """Increases with every batch of the model; see `RecentIds`."""
     hashes: Hashes
@@ -207,6 +212,8 @@ class CommitPlan:
     """New values, to be written."""
     health: Mapping[str, InputHealth] = field(default_factory=dict)
     """By model, for memory; its bytes are among `values`."""
+    evidence_to: dict[str, int] = field(default_factory=dict)
+    """By stored name of a model, the id of the last chunk whose evidence is among `values`."""
     values: Mapping[str, bytes | None] = field(default_factory=dict)
     """Named values: alert state, input health."""
     rejected: list[tuple[str, str, Pointer]] = field(default_factory=list)
@@ -238,6 +245,22 @@ class ChunkLog:
         """The last arrival."""
         self._settled = True
         """Whether there is nothing to do."""
+        self._evidence_to: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The id of the last chunk; 0 without any."""
+        return int(self._chunks["id"][self._count - 1]) if self._count else 0
+
+    def keep_after(self, number: int) -> None:
+        """Keep the chunks after this one whole: their evidence is not stored yet, and is taken from them after a restart."""
+        self._evidence_to, self._settled = number, False
+
+    @property
+    def keeps_much(self) -> bool:
+        """Whether evidence should be stored, because of what is kept for it."""
+        kept = self._chunks[: self._count][self._chunks["id"][: self._count] > (self._evidence_to or 0)]
+        return len(kept) >= _FAN or int((kept["stored"] - kept["live"]).sum()) > _SPARE_RECORDS or self.restamped
 
     def added(self, number: int, start: int, records: int, arrived: float) -> None:
         """Add a committed chunk; `number` is its id, and `start` the arrival number of its first record."""
@@ -258,7 +281,10 @@ class ChunkLog:
             return
         # Windows deleted in the same commit must not come back; their records leave after it.
         deleted = {segment for name, segment in plan.deleted_windows if name == self.name}
-        change, held = Maintenance(chunks["id"][chunks["live"] == 0].tolist()), np.flatnonzero(chunks["live"])
+        evidence_to = plan.evidence_to.get(self.name, self._evidence_to)
+        free = np.full(self._count, fill_value=True) if evidence_to is None else chunks["id"] <= evidence_to
+        empty = chunks["live"] == 0
+        change, held = Maintenance(chunks["id"][empty & free].tolist()), np.flatnonzero(~empty & free)
         if self.restamped:
             change.rewritten = self._rewritten(windows, chunks[held], deleted)
         elif (run := self._run(chunks[held])) is not None:

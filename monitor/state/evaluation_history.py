@@ -43,7 +43,8 @@ class _Content(msgspec.Struct, array_like=True):
     numbers: bytes
     records: bytes
     reference: str = ""
-    """Last and optional: rows written by older versions lack it, and older versions ignore it."""
+    """It and what follows is optional: rows written by older versions lack it, and older versions ignore it."""
+    evidence: bytes | None = None
 
 
 def write_history(connection: sqlite3.Connection, change: HistoryChange) -> None:
@@ -79,6 +80,7 @@ def _as_bytes(row: HistoryRow) -> bytes:
         frame.numbers.astype("<f4").tobytes(),
         frame.records.astype("<u4").tobytes(),
         frame.reference,
+        None if frame.evidence is None else frame.evidence.astype("<f4").tobytes(),
     )
     return zlib.compress(msgspec.msgpack.encode(content), _QUICK)
 
@@ -103,9 +105,10 @@ class _RowReader:
         meaning = np.array([STATES.index(WindowState(state)) for state in content.meaning], dtype=np.uint8)
         states = meaning[np.frombuffer(content.states, np.uint8)]
         records = np.frombuffer(content.records, "<u4").astype(np.uint32)
-        if not len(names) == len(states) == len(records):
+        evidence = None if content.evidence is None else np.frombuffer(content.evidence, "<f4").astype(np.float32)
+        if not len(names) == len(states) == len(records) or (evidence is not None and len(evidence) != len(names)):
             raise ValueError("the columns differ in length")
-        frame = Frame(at, content.through, names, states, numbers, records, intern(content.reference))
+        frame = Frame(at, content.through, names, states, numbers, records, intern(content.reference), evidence)
         return HistoryRow(name, (which, content.number), frame)
 
     def _shared(self, model: str, packed: bytes) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ in that list, only the records with its place are in it; otherwise all are. A ch
 list, and its own window may be any.
 
 The column `decided` has the index of the class that each record names as its decision (2 bytes); it is empty if the records
-did not decide.
+did not decide. The column `counted` has a bit for each record, set if it counts as evidence of a change; it is empty if all do.
 """
 
 import sqlite3
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.recent_ids import Hashes
+from monitor.core.scores import Booleans
 from monitor.core.segments import ALL, Chunk, Segment
 from monitor.state.commit_plan import CommitPlan, IdBatch, StoredChunk, WindowName
 
@@ -70,17 +71,21 @@ class WindowTable:
             (model,),
         ).fetchall()
         for (number,) in numbers:
-            window, arrived, newest, records, crc, content, segments, decided = self._connection.execute(
-                "SELECT window, arrived, newest, records, crc, content, segments, decided FROM chunks WHERE id = ?",
+            window, arrived, newest, records, crc, *contents = self._connection.execute(
+                "SELECT window, arrived, newest, records, crc, content, segments, decided, counted FROM chunks"
+                " WHERE id = ?",
                 (number,),
             ).fetchone()
-            if crc != _crc_or_none(window, arrived, newest, records, (content, segments, decided)):
+            if crc != _crc_or_none(window, arrived, newest, records, contents):
                 yield number
             elif window in windows:
+                content, segments, decided, counted = contents
                 at = np.frombuffer(content, dtype="<f8", count=records)
                 vectors = np.frombuffer(content, dtype="<f4", offset=8 * records).reshape(records, -1)
                 named = np.frombuffer(decided, dtype=_DECIDED).astype(np.int32) if decided else None
-                chunk = Chunk(arrived, at, vectors, *_memberships(windows[window], records), named)
+                chunk = Chunk(
+                    arrived, at, vectors, *_memberships(windows[window], records), named, _counted(counted, records)
+                )
                 yield _with_segments(
                     StoredChunk(chunk, np.full(len(chunk.segments), arrived), number), segments, windows
                 )
@@ -133,11 +138,12 @@ class WindowTable:
                 (numbers.tobytes(), stored.arrivals.astype("<f8").tobytes(), codes.tobytes())
             )
         decided = b"" if chunk.decided is None else chunk.decided.astype(_DECIDED).tobytes()
-        crc = _crc(window, chunk.arrived, newest, records, (content, segments, decided))
+        counted = b"" if chunk.counted is None or chunk.counted.all() else np.packbits(chunk.counted).tobytes()
+        crc = _crc(window, chunk.arrived, newest, records, (content, segments, decided, counted))
         cursor = self._connection.execute(
-            "INSERT INTO chunks(id, window, arrived, newest, records, crc, content, segments, decided)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (stored.number or None, window, chunk.arrived, newest, records, crc, content, segments, decided),
+            "INSERT INTO chunks(id, window, arrived, newest, records, crc, content, segments, decided, counted)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (stored.number or None, window, chunk.arrived, newest, records, crc, content, segments, decided, counted),
         )
         return int(cursor.lastrowid or 0)
 
@@ -148,6 +154,13 @@ def _memberships(window: Segment, records: int) -> tuple[tuple[Segment, ...], ND
         return (), np.empty((records, 0), dtype=np.int32)
     # Not in the window of all records.
     return (window, ALL), np.zeros((records, 1), dtype=np.int32)
+
+
+def _counted(content: bytes, records: int) -> Booleans | None:
+    """Return the content of the column `counted`."""
+    if not content:
+        return None
+    return np.unpackbits(np.frombuffer(content, dtype=np.uint8), count=records).astype(np.bool_)
 
 
 def _width(windows: int) -> str:
@@ -197,7 +210,11 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     at, vectors = (np.concatenate([getattr(one, name) for one in chunks]) for name in ("at", "vectors"))
     decided = [one.decided for one in chunks if one.decided is not None]
     named = np.concatenate(decided) if len(decided) == len(chunks) else None
-    return Chunk(chunks[-1].arrived, at, vectors, tuple(segments), codes, named)
+    counted = None
+    if any(one.counted is not None for one in chunks):
+        each = [np.ones(len(one.at), dtype=np.bool_) if one.counted is None else one.counted for one in chunks]
+        counted = np.concatenate(each)
+    return Chunk(chunks[-1].arrived, at, vectors, tuple(segments), codes, named, counted)
 
 
 def _split_of(segment: Segment) -> tuple[str, ...]:

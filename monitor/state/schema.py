@@ -102,6 +102,10 @@ STEPS: tuple[str, ...] = (
     """
     ALTER TABLE chunks ADD COLUMN decided BLOB NOT NULL DEFAULT x'';
     """,
+    # Which records count as evidence of a change; empty where all do, and in older chunks.
+    """
+    ALTER TABLE chunks ADD COLUMN counted BLOB NOT NULL DEFAULT x'';
+    """,
 )
 
 

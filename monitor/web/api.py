@@ -117,6 +117,7 @@ def _segment(report: SegmentReport, classes: Sequence[str]) -> dict[str, Any]:
         "baseline": None if report.baseline is None else _baseline(report.baseline),
         "drift": [_drift(one) for one in report.drift],
         "changed_class": None if report.changed_class is None else _changed_class(report.changed_class, classes),
+        "changes": [one._asdict() for one in report.changes],
         "alerts": [_alert(one) for one in report.alerts],
     }
 
@@ -168,6 +169,7 @@ def _alert(alert: AlertStatus) -> dict[str, Any]:
         "threshold": alert.threshold,
         "value": alert.value,
         "baseline": alert.baseline,
+        "direction": alert.direction,
     }
 
 
@@ -274,6 +276,7 @@ def _columns(series: Series) -> dict[str, Any]:
         "upper": _numbers(series.upper),
         "lowest": _numbers(series.lowest),
         "disagreement": _numbers(series.disagreement),
+        "evidence": [None] * len(series) if series.evidence is None else _numbers(series.evidence),
         "records": series.records.tolist(),
         "reference": [one or None for one in series.references or [""] * len(series)],
     }

@@ -7,7 +7,7 @@ import pytest
 
 from monitor.config.reading import read_config
 from monitor.errors import ConfigError
-from monitor.evaluation.crontab import cron_problem
+from monitor.evaluation.crontab import shortest_gap_seconds
 from tests.conftest import ROOT
 
 BAD = ROOT / "tests" / "data" / "config" / "bad"
@@ -22,7 +22,7 @@ def test_a_bad_file_is_rejected_with_exactly_these_messages(file: Path, monkeypa
     reported = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines)]
     expected = [f"{file.name}:{sentence}" for sentence in reported]
     with pytest.raises(ConfigError) as caught:
-        read_config(Path(file.name), cron_problem)
+        read_config(Path(file.name), shortest_gap_seconds)
     count = f"{len(reported)} {'problem' if len(reported) == 1 else 'problems'}"
     assert str(caught.value).splitlines() == [*expected, f"{file.name}: {count}"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from monitor.core.change import smallest_tolerance
 from monitor.core.recent_ids import bytes_at_most
 from monitor.errors import StateRefused
 from monitor.reference.reference import Reference
@@ -29,6 +30,8 @@ MORE = """\
       - {name: odd, above: 0.2}
       - {name: apart, type: disagreement}
       - {name: further_apart, type: disagreement, above: 0.2}
+      - {name: changed, type: change, tolerance: 0.03, segments: [all], group_by: exam}
+      - {name: rose, type: change, direction: up, false_alarms: 2 per year, group_by: exam}
       - {name: quiet, after: 2h}
       - {name: bad, type: degraded_input}
   - name: later
@@ -43,12 +46,12 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
     """Reference, memory, segments, schedule, alerts as numbers, warnings, sources and the total."""
     file = write(MORE)
     ran = cpcmon("check-config", file)
-    accuracy = reference.calibration.accuracy
+    accuracy, unknown = reference.calibration.accuracy, smallest_tolerance(300, reference.calibration.right)
     lines = ran.out.splitlines()
     assert (ran.code, ran.err) == (0, "")
     assert lines[0] == f"model density: reference density 2.1, accuracy {accuracy:.3f}"
     assert lines[1].startswith("  windows of at most 5,000 records: ")
-    assert lines[2:14] == [
+    assert lines[2:16] == [
         "  at most 20 segments, by site; site and scanner",
         "  evaluated every 60s, with at least 200 records",
         "  compared with the reference, segments with their own first 5,000 records",
@@ -60,6 +63,16 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
         "  alert odd (warning): lower of adaptive over 0.200, for 30m",
         "  alert apart (warning): disagreement over 1.5 times what chance alone gives, for 30m",
         "  alert further_apart (warning): disagreement over 0.200, for 30m",
+        (
+            f"  alert changed (critical): evidence of a drop of more than {unknown:.3f}, what the reference leaves unknown; one"
+            " false alarm in 90 days over 1 window evaluated every 60s: alarm at evidence 10^5.1; of records with the same exam, the"
+            " first counts, in all"
+        ),
+        (
+            f"  alert rose (critical): evidence of a rise of more than {unknown:.3f}, what the reference leaves unknown; one"
+            " false alarm in 182.5 days over 21 windows evaluated every 60s: alarm at evidence 10^6.7; of records with the same exam,"
+            " the first counts"
+        ),
         "  alert quiet (warning): no record for 2h",
         "  alert bad (warning): too many records are rejected or suspicious, for 10m",
         (
@@ -71,27 +84,31 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
             " 0.1 under the reference's accuracy, for 10m"
         ),
     ]
-    assert lines[14:17] == [
+    assert lines[16:20] == [
         f"  warning: alert low: the accuracy of the reference, {accuracy:.3f}, is under 0.990",
         f"  warning: alert odd: the accuracy of the reference, {accuracy:.3f}, is over 0.200",
+        (
+            f"  warning: alert changed: tolerance 0.03 is under {unknown:.3f}, what a reference of 300 records leaves unknown,"
+            " which is used: calibrate with more records for less"
+        ),
         "  warning: 300 records: with fewer than 500, intervals are wide",
     ]
-    assert lines[17:21] == [
+    assert lines[20:24] == [
         "model later: no reference: there are no estimates, and its records are rejected",
         '  evaluated at "*/5 * * * *" (UTC), with at least 200 records',
         "  no alerts",
         f"source results: directory {file.parent / 'inbox'}",
     ]
-    assert lines[21].startswith("remark: notify.webhook.url: ")
-    assert lines[22].startswith("all windows: ")
-    assert lines[22].endswith(" MB at most, limit 536.9 MB")
-    assert lines[23] == f"all remembered ids: {bytes_at_most(1_000_000) / 1e6:.1f} MB at most, in addition"
+    assert lines[24].startswith("remark: notify.webhook.url: ")
+    assert lines[25].startswith("all windows: ")
+    assert lines[25].endswith(" MB at most, limit 536.9 MB")
+    assert lines[26] == f"all remembered ids: {bytes_at_most(1_000_000) / 1e6:.1f} MB at most, in addition"
     assert re.fullmatch(
         r"the process: about \d+ MB with full windows, \d+ MB with all ids too; of it \d+ MB for evaluation and pages,"
         r" \d+ MB for the program",
-        lines[24],
+        lines[27],
     )
-    assert lines[25:] == [f"{file}: valid (1 source, 2 models, 9 alerts)"]
+    assert lines[28:] == [f"{file}: valid (1 source, 2 models, 11 alerts)"]
     assert "ZZPATIENT" not in ran.out
 
 
@@ -103,6 +120,10 @@ def test_an_old_reference_is_a_warning_and_has_no_field_interval(
     ran = cpcmon("check-config", file)
     assert ran.code == 0
     assert "alert low (warning): upper of consensus under" in ran.out
+    assert (
+        "warning: alert accuracy_drop: off, since the reference was made by an older version of cpcmon: calib"
+        in ran.out
+    )
     assert "warning: made by an older version of cpcmon, without what adaptive and the field interval need" in ran.out
     file.write_text(file.read_text().replace("drop: 0.1", "drop: 0.1, on: field_upper"))
     ran = cpcmon("check-config", file)

@@ -10,9 +10,11 @@ from monitor.config.config import Cron, Every, Heartbeat, HttpTarget
 from monitor.config.reading import read_config
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.baselines.comparison import BaselineMode, BaselineOptions
+from monitor.core.change import Detector, Direction
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
 from monitor.errors import ConfigError
+from monitor.evaluation.crontab import shortest_gap_seconds
 from monitor.records.record_schema import TimeUnit
 from monitor.sources.directory.directory_options import DirectoryOptions, OnFinish
 from tests.config.conftest import BASE, Write
@@ -41,10 +43,12 @@ models:
 """
 
 DEFAULT_RULES = (
+    AlertRule("accuracy_drop", AlertType.CHANGE, Severity.CRITICAL, for_seconds=0.0),
     AlertRule("output_drift", AlertType.OUTPUT_DRIFT),
     AlertRule("baseline_gap", AlertType.BASELINE_GAP, Severity.CRITICAL, drop=0.1, for_seconds=600.0),
 )
 """Alerts that a model has without listing them."""
+CHANGE = replace(DEFAULT_RULES[0], name="a")
 
 
 def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
@@ -87,10 +91,27 @@ def test_every_part_of_a_configuration_arrives(tmp_path: Path) -> None:
         ("{name: a, type: output_drift}", AlertRule("a", AlertType.OUTPUT_DRIFT)),
         (
             "{name: a, type: baseline_gap, segments: ['site=*']}",
-            replace(DEFAULT_RULES[1], name="a", segments=("site=*",)),
+            replace(DEFAULT_RULES[2], name="a", segments=("site=*",)),
         ),
         ("{name: a, after: 90s}", AlertRule("a", AlertType.SILENT, for_seconds=0.0, after_seconds=90.0)),
         ("{name: a, type: degraded_input}", AlertRule("a", AlertType.DEGRADED_INPUT, for_seconds=600.0)),
+        ("{name: a, type: change}", CHANGE),
+        (
+            (
+                "{name: a, type: change, tolerance: 0.03, false_alarms: 2 per year, direction: up, group_by: exam,"
+                " hysteresis: 0, maintenance: [{from: 1970-01-02, to: 1970-01-03},"
+                " {from: 1971-01-01, to: '1971-01-01T02:00:00+01:00'}]}"
+            ),
+            replace(
+                CHANGE,
+                tolerance=0.03,
+                false_alarm_seconds=182.5 * 86400.0,
+                direction=Direction.UP,
+                group_by="exam",
+                hysteresis=0.0,
+                maintenance=((86400.0, 172_800.0), (31_536_000.0, 31_539_600.0)),
+            ),
+        ),
         ("{name: a, below: 0.8, segments: [all]}", AlertRule("a", below=0.8, segments=("all",))),
         ("{name: a, below: 0.8, segments: ['site=*']}", AlertRule("a", below=0.8, segments=("site=*",))),
         (
@@ -108,9 +129,16 @@ def test_an_alert_has_the_defaults_of_its_type(write: Write, text: str, rule: Al
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("alerts: [{name: silent, after: 2h}]", ["silent", "output_drift", "baseline_gap"]),
-        ("alerts: [{name: mine, type: output_drift, severity: info}]", ["mine", "baseline_gap"]),
-        ("alerts: [{name: baseline_gap, below: 0.8}]", ["baseline_gap", "output_drift", "baseline_gap_by_default"]),
+        ("alerts: [{name: silent, after: 2h}]", ["silent", "accuracy_drop", "output_drift", "baseline_gap"]),
+        ("alerts: [{name: mine, type: output_drift, severity: info}]", ["mine", "accuracy_drop", "baseline_gap"]),
+        (
+            "alerts: [{name: baseline_gap, type: change, direction: up}, {name: accuracy_drop, below: 0.8}]",
+            ["baseline_gap", "accuracy_drop", "output_drift", "baseline_gap_by_default"],
+        ),
+        (
+            "alerts: [{name: accuracy_drop, below: 0.8}]",
+            ["accuracy_drop", "accuracy_drop_by_default", "output_drift", "baseline_gap"],
+        ),
         ("default_alerts: [baseline_gap]", ["baseline_gap"]),
         ("default_alerts: []", []),
     ],
@@ -119,6 +147,81 @@ def test_a_model_has_the_default_alerts_of_types_that_it_does_not_list(
     write: Write, text: str, names: list[str]
 ) -> None:
     assert [rule.name for rule in read_config(write(f"    {text}\n")).models[0].alerts] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1 per 90d", 90 * 86400.0),
+        ("2 per year", 182.5 * 86400.0),
+        ("0.5 per week", 14 * 86400.0),
+        ("1 per 12w", 84 * 86400.0),
+        ("3 per day", 28_800.0),
+        ("1  per  month", 30 * 86400.0),
+    ],
+)
+def test_false_alarms_are_a_number_per_duration(write: Write, text: str, seconds: float) -> None:
+    """Shown as the time for one, which reads the same."""
+    alert = f"    alerts: [{{name: a, type: change, false_alarms: {text}}}]\n"
+    config = read_config(write(alert))
+    assert config.models[0].change_rules[0].false_alarm_seconds == seconds
+    (shown,) = (one.value for one in config.settings if one.path.endswith("false_alarms"))
+    assert read_config(write(alert.replace(text, shown))).models[0].change_rules == config.models[0].change_rules
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("for: 5m", "alerts[1].for: expected no for for an alert of type change: it fires at once, found one"),
+        ("drop: 0.05", "expected no drop for an alert of type change, found one"),
+        ("estimator: adaptive", "expected no estimator for an alert of type change, found one"),
+        ("new_records: 1", "expected no new_records for an alert of type change, found one"),
+        ("tolerance: 2", "tolerance: expected a number from 0.001 to 0.5, found 2"),
+        ("false_alarms: 1 in 90d", "from 1 per 1h to 1 per 3660d, such as 1 per 90d or 2 per year, found '1 in 90d'"),
+        ("false_alarms: 0 per 90d", "found '0 per 90d'"),
+        ("false_alarms: 100 per day", "found '100 per day'"),
+        ("maintenance: [{from: 2026-01-31}]", "maintenance[0].to: expected a date or time such as 2026-01-31"),
+        (
+            "maintenance: [{from: 2026-01-31, to: 2026-01-30}]",
+            "maintenance[0]: expected two times, from one to a later one, found 2026-01-31 and 2026-01-30",
+        ),
+        (
+            "direction: down",
+            "one alert of type change for each direction of a model, found down again, after alert first: remove one of them",
+        ),
+        ("direction: up", "group_by: expected the same group_by as alert first, exam, found none"),
+    ],
+)
+def test_a_change_alert_that_cannot_be_is_a_problem(write: Write, text: str, problem: str) -> None:
+    given = text if text.startswith("direction") else f"group_by: exam, direction: up, {text}"
+    with pytest.raises(ConfigError) as caught:
+        read_config(
+            write(f"    alerts: [{{name: first, type: change, group_by: exam}}, {{name: a, type: change, {given}}}]\n")
+        )
+    assert problem in str(caught.value)
+    assert str(caught.value).endswith(": 1 problem")
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("", 90 * 1440.0),
+        ("    segment_by: [site]\n", 201 * 90 * 1440.0),
+        ('    segment_by: [site]\n    evaluate: {cron: "*/5 8-17 * * *"}\n', 201 * 90 * 288.0),
+        ("    evaluate: {every: 1h}\n    segment_by: [site]\n    segments: {limit: 9}\n", 10 * 90 * 24.0),
+    ],
+)
+def test_the_evidence_to_alarm_at_follows_from_the_schedule_and_the_windows(
+    write: Write, text: str, budget: float
+) -> None:
+    """One window for a rule on the whole model; detectors are in the order of the rules."""
+    alerts = "{name: a, type: change, direction: up}, {name: b, type: change, segments: [all], tolerance: 0.1}"
+    (model,) = read_config(write(f"{text}    alerts: [{alerts}]\n"), shortest_gap_seconds).models
+    everywhere, whole = model.change_rules
+    assert model.evidence_budget(everywhere) == pytest.approx(budget)
+    assert model.evidence_budget(whole) == pytest.approx(budget / model.most_windows)
+    assert model.detectors == (Detector(Direction.UP), Detector(Direction.DOWN, 0.1))
+    assert model.group_by is None
 
 
 @pytest.mark.parametrize(
@@ -141,7 +244,7 @@ def test_the_baseline_is_what_is_written(write: Write, text: str, options: Basel
 
 def test_the_gap_is_that_of_every_alert_on_it(write: Write) -> None:
     config = read_config(write("    baseline_gap: 0.2\n    alerts: [{name: a, type: baseline_gap}]\n"))
-    assert [rule.drop for rule in config.models[0].alerts] == [0.2, None]
+    assert [rule.drop for rule in config.models[0].alerts] == [0.2, None, None]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +311,7 @@ def test_a_crontab_line_is_checked_by_the_scheduler(write: Write) -> None:
     file = write('    evaluate: {cron: "0 0 30 2 *"}\n')
     assert read_config(file).models[0].evaluate == Cron("0 0 30 2 *")
     with pytest.raises(ConfigError, match=r":7: models\[0\].evaluate.cron: .* '0 0 30 2 \*': it never comes true"):
-        read_config(file, cron_problem=lambda _: "it never comes true")
+        read_config(file, shortest_gap_seconds)
 
 
 def test_the_digest_differs_between_files(write: Write) -> None:

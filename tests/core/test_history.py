@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitor.core.change import ChangeStatus, Direction
 from monitor.core.estimate import CONSENSUS, Estimate, Interval, WindowState
 from monitor.core.history import (
     CAPACITY,
@@ -30,12 +31,21 @@ START = 1_760_000_000.0 // 14_400 * 14_400
 SITES: tuple[Segment, ...] = (ALL, (("site", "A"),), (("site", "B"),))
 
 
+def evidence_of(records: int) -> float | None:
+    """Return the evidence of a change in a window of so many records; in every third there is no detector."""
+    return records % 7 / 8 - 0.5 if records % 3 else None
+
+
 def window(segment: Segment, accuracy: float | None, records: int = 100) -> SegmentReport:
     """Return a window with an estimate, or a stale one."""
+    evidence = evidence_of(records)
+    found: tuple[tuple[Direction, float | None], ...] = ((Direction.DOWN, evidence), (Direction.UP, None))
+    changes = tuple(ChangeStatus(direction, one, 7.0, 0.02, None, None, 60) for direction, one in found)
+    changes = () if evidence is None else changes
     if accuracy is None:
-        return SegmentReport(segment, records, WindowState.STALE)
+        return SegmentReport(segment, records, WindowState.STALE, changes=changes)
     result = Estimate(accuracy, records, Interval(accuracy - 0.125, accuracy + 0.125))
-    return SegmentReport(segment, records, WindowState.OK, {CONSENSUS: result}, accuracy / 8)
+    return SegmentReport(segment, records, WindowState.OK, {CONSENSUS: result}, accuracy / 8, changes=changes)
 
 
 def report(*accuracies: float | None, records: int = 100, reference: str = "") -> Report:
@@ -54,11 +64,11 @@ class Evaluation:
     reference: str
 
 
-Shown = tuple[float, str, float, float, int, str]
+Shown = tuple[float, str, float, float, int, str, float]
 
 
 def expected(stored: list[Evaluation], name: str, step: float) -> list[Shown]:
-    """Return the expected points: last time and state, last and lowest estimate, records, last known reference."""
+    """Return the expected points: last time and state, last and lowest estimate, records, last known reference, most evidence."""
     points = []
     for _, group in groupby(stored, key=lambda one: floor(one.at / step)):
         step_evaluations = list(group)
@@ -70,9 +80,9 @@ def expected(stored: list[Evaluation], name: str, step: float) -> list[Shown]:
         accuracies = [one.results[CONSENSUS].accuracy for one in answered]  # type: ignore[union-attr]
         last, lowest = (accuracies[-1], min(accuracies)) if accuracies else (nan, nan)
         known = [one.reference for one in step_evaluations if one.reference]
-        points.append(
-            (step_evaluations[-1].at, str(shown.state), last, lowest, shown.records, known[-1] if known else "")
-        )
+        evidence = [one.evidence for window in windows for one in window.changes if one.evidence is not None]
+        estimate = str(shown.state), last, lowest, shown.records
+        points.append((step_evaluations[-1].at, *estimate, known[-1] if known else "", max(evidence, default=nan)))
     return points
 
 
@@ -87,6 +97,7 @@ def shown(series: Series | None) -> list[Shown]:
         series.lowest.tolist(),
         series.records.tolist(),
         series.references,
+        [nan] * len(series) if series.evidence is None else series.evidence.tolist(),
     )
     return list(zip(*columns, strict=True))
 

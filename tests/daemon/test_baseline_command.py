@@ -3,8 +3,10 @@
 import json
 import re
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -13,7 +15,9 @@ import bcrypt
 import pytest
 
 from monitor.daemon.commands import execute
+from monitor.evaluation.stored_values import AlertMemory, key_of
 from monitor.ingest.ingestion import PendingValues
+from monitor.state.store import State
 from tests.conftest import ROOT, Ran
 from tests.daemon.conftest import Site
 from tests.daemon.process import LIMIT, Process, one, running, write_records
@@ -104,10 +108,17 @@ def test_a_reset_is_on_disk_when_it_is_answered(secured: Site, cpcmon: Callable[
 
         assert post(process, RESET) == (200, "done, and stored\n")
         assert status(process)["site=A"]["accuracy"] is None
+        held = cpcmon("baseline", "density", "--segment", "site=A", "--maintenance", "2h", "--url", process.url, *login)
+        assert (held.code, held.out) == (0, "done, and stored\n")
+        assert post(process, {"command": "maintenance", "model": "density", "seconds": 0}) == (
+            200,
+            "done, and stored\n",
+        )
         process.kill()
         assert "wonder" not in process.log
         assert LOGIN not in process.log
 
+    _check_maintenance(secured)
     for where in (("--config.file", secured.config), ("--state", secured.folder / "state")):
         assert row(cpcmon("baseline", "density", "--segment", "site=A", *where)).endswith("  collecting")
     with running(secured.config) as process:
@@ -127,6 +138,15 @@ def test_a_reset_is_on_disk_when_it_is_answered(secured: Site, cpcmon: Callable[
         wait_for_records(process, 300)
 
 
+def _check_maintenance(site: Site) -> None:
+    """Two hours of one segment are stored; that of all windows ended."""
+    with closing(State.open(site.folder / "state")) as state:
+        memory = AlertMemory.from_bytes(state.values()[key_of("density")])
+    assert memory is not None
+    assert 7000.0 < memory.held_until["site=A"] - time.time() <= 7200.0
+    assert memory.held_until["*"] <= time.time()
+
+
 def _refuses_all_else(process: Process, cpcmon: Callable[..., Ran]) -> None:
     assert post(process, RESET, Authorization="")[0] == 401
     assert post(process, RESET, Authorization="Basic " + b64encode(b"operator:wrong").decode())[0] == 401
@@ -142,6 +162,8 @@ def _refuses_all_else(process: Process, cpcmon: Callable[..., Ran]) -> None:
         {**RESET, "action": "forget"},
         {**RESET, "segment": None},
         {key: value for key, value in RESET.items() if key != "segment"},
+        {"command": "maintenance", "model": "density", "seconds": -1},
+        {"command": "maintenance", "model": "density", "segment": "site=A"},
     ):
         code, text = post(process, body)
         assert (code, text.partition(",")[0]) == (400, 'command: expected JSON such as {"command": "baseline"')
@@ -220,6 +242,8 @@ def test_a_value_counts_as_written_when_its_latest_version_is() -> None:
     ("words", "said"),
     [
         (["--reset"], "expected --segment beside it"),
+        (["--maintenance", "2"], "--maintenance: expected a duration such as"),
+        (["--maintenance", "2h", "--state", "state"], "--maintenance: expected a running daemon"),
         (["--state", "state", "--config.file", "config.yaml"], "expected no --config.file beside it"),
         (["--url", "localhost:9877"], "expected a URL such as"),
         (["--user", "operator"], "expected both or neither"),

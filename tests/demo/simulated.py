@@ -1,7 +1,7 @@
 """Plays the story without waiting, with the real estimators and alerts."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from monitor.config.reading import read_config
 from monitor.core.baselines.comparison import BaselineKind
 from monitor.core.estimate import ADAPTIVE, Estimate
 from monitor.core.report import InputFacts, Snapshot
+from monitor.core.scores import Floats
 from monitor.core.segments import Segment
 from monitor.core.totals import Gauge, MeasuredWindows, totals_of
 from monitor.demo.demo_folder import Folder
@@ -89,6 +90,9 @@ class _Windows:
             0,
             catching_up=False,
         )
+
+    def begin_evidence(self, model: str, means: Mapping[Segment, Floats], now: float) -> None:
+        """Ignore it: the snapshots have no evidence of changes."""
 
 
 def _segment(name: str) -> Segment:

@@ -342,3 +342,25 @@ def test_no_record_counts_twice_or_from_before_a_reset_after_any_history(tmp_pat
             oracle.reset("A")
     assert oracle.counted > 5
     assert monitor_reference().fingerprint in {one.of for one in [own(monitor.evaluator)] if one is not None}
+
+
+def test_maintenance_by_command_holds_a_segment_or_all_and_survives_a_restart(tmp_path: Path) -> None:
+    """Beside the periods of the rule; a model without a change alert has nothing to hold."""
+    rule = AlertRule("drop", AlertType.CHANGE, maintenance=((START - 100.0, START - 50.0),))
+    monitor = small(tmp_path, rule)
+    monitor.send(10, site="A")
+    monitor.step()
+    monitor.evaluator.hold_changes(START + 500.0, "site=A")
+    monitor.evaluator.hold_changes(START + 200.0, None)
+    with pytest.raises(UnknownName):
+        monitor.evaluator.hold_changes(START + 500.0, "site=B")
+    monitor.evaluate()
+    monitor.tick()
+    monitor.restart()
+    held = monitor.evaluator.in_maintenance
+    assert [held(rule, START + age, "all") for age in (199.0, 200.0)] == [True, False]
+    assert [held(rule, START + age, "site=A") for age in (499.0, 500.0)] == [True, False]
+    monitor.evaluator.hold_changes(0.0, None)
+    assert [held(rule, START + age, "all") for age in (-101.0, -100.0, -50.0)] == [False, True, False]
+    with pytest.raises(UsageError, match="expected one with an alert of type change, found one without"):
+        small(tmp_path / "other", QUICK).evaluator.hold_changes(START, None)

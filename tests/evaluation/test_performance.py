@@ -1,6 +1,7 @@
 """Performance beyond accuracy in the daemon: against a slow oracle after any history, and in alerts."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,8 @@ from monitor.core.alerts import AlertPhase, AlertRule
 from monitor.core.estimate import Why, WindowState
 from monitor.core.performance import FEWEST_CASES, Metric, Target
 from monitor.core.report import Report, SegmentReport, Snapshot
+from monitor.core.scores import Floats
+from monitor.core.segments import Segment
 from monitor.sinks.prometheus_page import PrometheusSink
 from monitor.testing.oracle import Oracle
 from tests.evaluation.driver import CLASSES, HEALTHY, POOR, Monitor, alert, monitor_reference, named, phase, whole
@@ -112,6 +115,9 @@ class _Fixed:
         """Return the same snapshot."""
         del model, now, running
         return self._found
+
+    def begin_evidence(self, model: str, means: Mapping[Segment, Floats], now: float) -> None:
+        """Not called."""
 
 
 def test_an_alert_on_sensitivity_fires_and_resolves(tmp_path: Path) -> None:

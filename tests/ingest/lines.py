@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from monitor.config.config import IngestOptions, ModelOptions
+from monitor.core.change import Detector
 from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.totals import MeasuredWindows
 from monitor.core.window import Bounds
@@ -102,6 +103,9 @@ class Process:
         kind: OutputKind = OutputKind.PROBS,
         most_segments: int = 200,
         forget_seconds: float | None = None,
+        group_by: str | None = None,
+        detectors: tuple[Detector, ...] = (),
+        most_ids: int | None = None,
         now: float = NOW,
     ) -> None:
         model = ModelOptions(
@@ -110,6 +114,9 @@ class Process:
             bounds or Bounds(records=50),
             Segmentation(split_by, most_segments, forget_seconds),
             kind,
+            group_by=group_by,
+            detectors=detectors,
+            most_ids=most_ids or 1_000_000,
         )
         self.state = State.open(folder)
         decoder = RecordDecoder([model.format], fields or RecordFields(), hash_key=self.state.key)

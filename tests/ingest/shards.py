@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from monitor.config.config import ModelOptions
+from monitor.core.change import Detector
 from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.window import Bounds
 from monitor.ingest.ingestion import Ingestion
@@ -30,6 +31,8 @@ class PartitionedLines:
         self.owned: set[str] = set()
         """Set by the test; part of the next delivery."""
         self.resets: set[str] = set()
+        self.read_to: dict[str, int] = {}
+        """By partition, up to where another process has read it."""
         self.oldest: Mapping[str, float] = {}
         self._log, self._decoder = log, decoder
         self._committed: dict[str, int] = {}
@@ -51,11 +54,12 @@ class PartitionedLines:
                 yield Delivery(shard=shard, reset=True, checkpoints={shard.encode(): b"0"})
             lines = self._log[shard]
             while (start := self._delivered.get(shard, 0)) < len(lines):
-                some = lines[start : start + 7]
+                read_to = self.read_to.get(shard, 0)
+                some = lines[start : min(start + 7, read_to) if start < read_to else start + 7]
                 arrived = self._decoder.text(TextPiece(shard, Format.JSONL, b"".join(some), line=start + 1))
                 self._delivered[shard] = start + len(some)
                 position = {shard.encode(): str(self._delivered[shard]).encode()}
-                yield Delivery(shard, arrived, position, shard=shard)
+                yield Delivery(shard, arrived, position, shard=shard, rebuilt=start < read_to)
 
     def acknowledge(self, oldest: Mapping[str, float] = NOTHING_HELD) -> None:
         """Accept what was delivered."""
@@ -89,9 +93,16 @@ class Replica:
         split_by: tuple[tuple[str, ...], ...] = (),
         most_segments: int = 200,
         source: str = "stream",
+        group_by: str | None = None,
+        detectors: tuple[Detector, ...] = (),
     ) -> None:
         model = ModelOptions(
-            "density", small_reference(), bounds or Bounds(records=20), Segmentation(split_by, most_segments)
+            "density",
+            small_reference(),
+            bounds or Bounds(records=20),
+            Segmentation(split_by, most_segments),
+            group_by=group_by,
+            detectors=detectors,
         )
         self.state = State.open(folder)
         decoder = RecordDecoder([model.format], RecordFields(), hash_key=self.state.key)

@@ -114,19 +114,22 @@ def test_a_reference_whose_records_decide_drops_records_without_a_decision(
     assert found == [(0, False), (0, True), (3, False), (0, True)]
 
 
-def test_a_state_of_version_4_is_migrated(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "later"), [(4, ("counted", "decided")), (5, ("counted",))])
+def test_a_state_of_an_earlier_version_is_migrated(tmp_path: Path, version: int, later: tuple[str, ...]) -> None:
+    """The columns of later versions come back empty."""
     lines = [line(number, site="AB"[number % 2], time=NOW - 1000.0 + number) for number in range(40)]
     process = Process(tmp_path, lines, split_by=SPLIT)
     process.tick()
     before = {segment: process.window(segment) for segment in process.model.windows}
     process.stop()
     with closing(sqlite3.connect(tmp_path / NAME)) as connection, connection:
-        connection.execute("ALTER TABLE chunks DROP COLUMN decided")
-        connection.execute("PRAGMA user_version = 4")
+        for column in later:
+            connection.execute(f"ALTER TABLE chunks DROP COLUMN {column}")
+        connection.execute(f"PRAGMA user_version = {version}")
     process = Process(tmp_path, lines, split_by=SPLIT)
     assert {segment: process.window(segment) for segment in process.model.windows} == before
     assert (process.state.events, process.state.recovered) == ([], "")
     process.kill()
-    for name, version in ((NAME, len(STEPS)), (BACKUPS[0], 4)):
+    for name, found in ((NAME, len(STEPS)), (BACKUPS[0], version)):
         with closing(sqlite3.connect(tmp_path / name)) as connection:
-            assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+            assert connection.execute("PRAGMA user_version").fetchone() == (found,)

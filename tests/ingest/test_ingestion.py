@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config.config import IngestOptions
+from monitor.core.change import Detector
 from monitor.core.history import Span
 from monitor.core.record_columns import Texts
 from monitor.core.segments import ALL
@@ -220,9 +221,10 @@ def test_c17_row_58_ids_that_come_again_count_once_also_after_a_restart(tmp_path
 
 
 def test_row_59_ids_and_unknown_fields_are_nowhere_on_disk(tmp_path: Path) -> None:
-    """Only keyed hashes of ids are stored; a patient's name in any field is not."""
+    """Only keyed hashes of ids and groups are stored; a patient's name in any field is not."""
     lines = [line(0, id="ZZPATIENT1", name="ZZPATIENT2"), b'{"probs": "ZZPATIENT3"}\n', line(1, site="ZZPATIENT'4")]
-    process = Process(tmp_path, lines, split_by=(("site",),))
+    lines += [line(2, exam="ZZPATIENT5"), line(3, exam=["ZZPATIENT6"])]
+    process = Process(tmp_path, lines, split_by=(("site",),), group_by="exam", detectors=(Detector(),))
     process.tick()
     assert process.counted("records_rejected_total", "lines", "bad_segment") == 1
     process.ingestion.stop(NOW)
@@ -230,7 +232,7 @@ def test_row_59_ids_and_unknown_fields_are_nowhere_on_disk(tmp_path: Path) -> No
     process.kill()
     for file in tmp_path.iterdir():
         assert b"ZZPATIENT" not in file.read_bytes(), file.name
-    assert (tmp_path / "rejected.jsonl").read_text(encoding="utf-8").count("\n") == 2
+    assert (tmp_path / "rejected.jsonl").read_text(encoding="utf-8").count("\n") == 3
 
 
 def test_row_54_a_record_older_than_the_window_is_skipped_and_counted(tmp_path: Path) -> None:

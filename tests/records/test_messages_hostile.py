@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from monitor.records.messages import MOST_ITEMS
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
 from monitor.records.record_schema import RecordFields
 from tests.records.messages import message, receive, receiver
-from tests.records.streams import GOOD, RECORD, reasons_of, stream
+from tests.records.streams import GOOD, MODEL, RECORD, reasons_of, stream
 
 DEEP = 100_000
 CANARY = "ZZPATIENT"
@@ -210,7 +211,7 @@ def test_memory_is_proportional_to_the_message(value: bytes) -> None:
     assert peak < 20 * len(value)
 
 
-@pytest.mark.parametrize("name", ["model", "id", "time", "site", "probs", "probs_f32", "records", CANARY])
+@pytest.mark.parametrize("name", ["model", "id", "time", "site", "exam", "probs", "probs_f32", "records", CANARY])
 @pytest.mark.parametrize("value", [CANARY, [CANARY], {CANARY: 1}, f"{CANARY}!", [[CANARY]], [0.5, CANARY]], ids=repr)
 def test_messages_are_not_quoted(name: str, value: Any) -> None:
     """Accepted or rejected, in any form. Valid segments are kept."""
@@ -220,7 +221,7 @@ def test_messages_are_not_quoted(name: str, value: Any) -> None:
     without = {key: one for key, one in record.items() if key != "probs"}
     for sent in (record, [record], {"records": [record]}, without, without | {"records": [record]}, {"x": [record]}):
         for one in (message(sent), message(sent, indent=1), message(sent)[:-1]):
-            decoded = receive(one, one)
+            decoded = receive(one, one, decoder=receiver(replace(MODEL, group_by="exam")))
             shown = [repr(decoded), *(repr(model.fields["site"].values) for model in decoded.models.values())]
             assert CANARY not in "".join(shown)
             assert all(pointer.expected for pointer in decoded.pointers)

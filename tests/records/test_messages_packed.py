@@ -1,6 +1,7 @@
 """Packed numbers in messages: base64 of little-endian float32, one record or many."""
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,17 @@ def test_other_fields_are_columns_or_shared() -> None:
     assert one.ids is not None
     assert one.ids.tolist() == [*hash_ids(["a", "7"], KEY).tolist(), 0, 0, 0, 0]
     assert one.argmax_mismatches == 1
+
+
+def test_the_group_of_a_message_is_that_of_its_records() -> None:
+    """As when an exam is one message: in a list, packed, and in a packed list."""
+    decoder, (first, other) = receiver(replace(MODEL, group_by="exam")), hash_ids(["e1", "e2"], KEY).tolist()
+    listed = {"exam": "e1", "records": [RECORD, RECORD | {"exam": "e2"}, RECORD | {"exam": None}]}
+    values = (listed, _batch(exam="e1", site="A"), {"exam": "e2", "records": [_batch(), _batch(exam=["e1", 7, None])]})
+    one = receive(*map(message, values), decoder=decoder).models["density"]
+    assert one.groups is not None
+    (seven,) = hash_ids(["7"], KEY).tolist()
+    assert one.groups.tolist() == [first, other, 0, *[first] * 3, *[other] * 3, first, seven, 0]
 
 
 def test_fields_of_a_batch_are_defaults_of_packed_records() -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from monitor.core.recent_ids import NO_ID
 from monitor.errors import UsageError
 from monitor.records.id_hash import hash_ids
-from monitor.records.record_batch import MAX_LINE_BYTES, Format, TextPiece
+from monitor.records.record_batch import MAX_LINE_BYTES, Format, RecordBatch, TextPiece
 from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields, TimeUnit
 from monitor.records.rejections import Reason, RejectedFile
 from tests.records.streams import (
@@ -473,6 +474,34 @@ def test_invalid_sets_of_models_are_rejected(models: list[ModelFormat], message:
 def test_an_invalid_model_is_rejected(words: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         ModelFormat(**({"name": "density", "classes": CLASSES} | words))
+
+
+@pytest.mark.parametrize("format_", [one for one in Format if one is not Format.NPY])
+@pytest.mark.parametrize("many", [1, 40])
+def test_groups_are_hashed_like_ids(format_: Format, many: int) -> None:
+    """In every format, one at a time and many at once; a segment may be the group too."""
+    exams, key = ["e1", "", "e2", "e1"], "site" if many > 1 else "exam"
+    content = write([RECORD | {key: exam} for exam in exams * many], format_)
+    blocks = decode_file(content, format_, stream(replace(MODEL, group_by=key)))
+    first, second = hash_ids(["e1", "e2"], KEY).tolist()
+    groups = [one for block in blocks for one in _groups(block)]
+    assert groups == [first, 0, second, first] * many
+
+
+def _groups(batch: RecordBatch) -> list[int]:
+    groups = batch.models["density"].groups
+    assert groups is not None
+    return [int(one) for one in groups]
+
+
+def test_a_group_may_be_nested_missing_or_a_number_but_not_a_fraction() -> None:
+    decoder = stream(replace(MODEL, group_by="exam"), fields=RecordFields(segments={"exam": "meta.study"}))
+    found = [{"study": "e1"}, {"study": 7}, {"study": None}, {}, None, {"study": 1.5}, {"study": ["e1"]}]
+    lines = b"".join(json.dumps(RECORD | {"meta": one}).encode() + b"\n" for one in found)
+    decoded = decode_text(lines, decoder=decoder)
+    assert _groups(decoded) == [*hash_ids(["e1", "7"], KEY).tolist(), 0, 0, 0]
+    assert reasons_of([decoded]) == {("density", "wrong_type"): 2}
+    assert decode_text(LINE).models["density"].groups is None
 
 
 def test_segments_may_share_a_field_with_others() -> None:

@@ -1,6 +1,7 @@
 """No result or exception of the stream decoder quotes a record: a record may name a patient."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from monitor.errors import CpcmonError
 from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import TAILED, Format, RecordBatch, TextPiece
 from monitor.records.record_schema import RecordFields
-from tests.records.streams import GOOD, RECORD, decode_file, npy, npz, stream, table, write
+from tests.records.streams import GOOD, MODEL, RECORD, decode_file, npy, npz, stream, table, write
 
 CANARY = "ZZPATIENT"
 VALUES: list[Any] = [
@@ -74,7 +75,10 @@ def _output(decoder: RecordDecoder, content: bytes, format_: Format) -> str:
         return _chain(error)
 
 
-@pytest.mark.parametrize("name", ["model", "id", "time", "site", "probs", "other", "top", CANARY])
+GROUPED = replace(MODEL, group_by="exam")
+
+
+@pytest.mark.parametrize("name", ["model", "id", "time", "site", "probs", "exam", "other", "top", CANARY])
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_no_field_value_is_quoted(name: str, value: Any) -> None:
     """Accepted or rejected; alone, among others, and often enough for hints. Valid segments are kept."""
@@ -82,7 +86,7 @@ def test_no_field_value_is_quoted(name: str, value: Any) -> None:
         value += "?"
     line = json.dumps(RECORD | {name: value}).encode() + b"\n"
     for lines in (line, json.dumps(RECORD).encode() + b"\n" + line, line * 150):
-        assert CANARY not in _output(stream(fields=RecordFields(predicted="top")), lines, Format.JSONL)
+        assert CANARY not in _output(stream(GROUPED, fields=RecordFields(predicted="top")), lines, Format.JSONL)
         assert CANARY.encode() in lines
 
 
@@ -116,6 +120,10 @@ ROWS = np.array([GOOD, GOOD])
     ("content", "format_"),
     [
         pytest.param(write([RECORD | {"id": CANARY}], Format.NPZ), Format.NPZ, id="npz id"),
+        pytest.param(write([RECORD | {"exam": CANARY}], Format.NPZ), Format.NPZ, id="npz exam"),
+        pytest.param(write([RECORD | {"exam": CANARY}], Format.CSV), Format.CSV, id="csv exam"),
+        pytest.param(write([RECORD | {"exam": CANARY}], Format.PARQUET), Format.PARQUET, id="parquet exam"),
+        pytest.param(write([RECORD | {"exam": {CANARY: 1}}], Format.PARQUET), Format.PARQUET, id="parquet exams"),
         pytest.param(write([RECORD | {"site": f"{CANARY}!"}], Format.NPZ), Format.NPZ, id="npz site"),
         pytest.param(write([RECORD | {"model": CANARY}], Format.NPZ), Format.NPZ, id="npz model"),
         pytest.param(npz(**{CANARY: ROWS}), Format.NPZ, id="npz array"),
@@ -139,7 +147,7 @@ ROWS = np.array([GOOD, GOOD])
 )
 def test_columns_and_their_names_are_not_quoted(content: bytes, format_: Format) -> None:
     """Column names of a file may have content; those of the configuration are shown."""
-    assert CANARY[:6] not in _output(stream(), content, format_)
+    assert CANARY[:6] not in _output(stream(GROUPED), content, format_)
 
 
 def test_the_time_zone_of_a_parquet_column_is_not_shown() -> None:

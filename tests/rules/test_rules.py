@@ -1,5 +1,6 @@
 """The rules of a configuration, by the real promtool."""
 
+import math
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from apscheduler.triggers.cron import CronTrigger
 
 from monitor.config.config import Config, Cron, Every, ModelConfig, Storage
 from monitor.core.alerts import AlertRule, AlertType, Severity
-from monitor.evaluation.crontab import longest_gap_seconds
+from monitor.evaluation.crontab import longest_gap_seconds, shortest_gap_seconds
 from monitor.rules.rule_file import alert_name, rule_file
 from tests.rules.rule_tests import Rules
 from tests.sinks import reports
@@ -398,18 +399,20 @@ def test_staleness_follows_the_schedule(when: Every | Cron, limit: int) -> None:
     ["* * * * *", "*/5 * * * *", "*/7 * * * *", "0 3 * * *", "30 8,12,18 * * mon-fri", "0 0 1 * *", "5 0 29 feb *",
      "0-30/10 6 * * sat,sun", "0 9 * jun-aug *", "10/20 * * * *", "0 6 last * *"],
 )  # fmt: skip
-def test_the_longest_gap_of_a_crontab_line_is_that_of_apscheduler(line: str) -> None:
+def test_the_longest_and_shortest_gap_of_a_crontab_line_are_those_of_apscheduler(line: str) -> None:
     """Over eight years, or the first three thousand runs."""
     trigger = CronTrigger.from_crontab(line, timezone=UTC)
     at = trigger.get_next_fire_time(None, datetime(2024, 1, 1, tzinfo=UTC))
-    longest = 0.0
+    longest, shortest = 0.0, math.inf
     for _ in range(3_000):
         assert at is not None
         later = trigger.get_next_fire_time(at, at + timedelta(seconds=1))
         if later is None or later > datetime(2031, 12, 31, tzinfo=UTC):
             break
-        longest, at = max(longest, (later - at).total_seconds()), later
+        gap, at = (later - at).total_seconds(), later
+        longest, shortest = max(longest, gap), min(shortest, gap)
     assert longest_gap_seconds(Cron(line)) == longest
+    assert shortest_gap_seconds(line) == shortest
 
 
 def test_severities_are_the_usual_three() -> None:

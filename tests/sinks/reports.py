@@ -10,6 +10,7 @@ import numpy as np
 from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, Storage
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, On, Severity
 from monitor.core.baselines.comparison import Comparisons
+from monitor.core.change import ChangeColumns, Direction
 from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
 from monitor.core.performance import (
     ClassCurves,
@@ -181,6 +182,22 @@ def with_baselines(plain: Report) -> Report:
         np.where(windows.valid & collected, [3, 1, 2, 0, 0, 0, 0][:count], 0).astype(np.uint8),
     )
     return replace(plain, segments=replace(windows, comparisons=found))
+
+
+def with_changes(plain: Report) -> Report:
+    """Return a report with detectors of drops and of rises: a firing one, quiet ones, and windows without a baseline."""
+    windows, nan = plain.windows, np.nan
+    rest = [nan] * (len(windows) - 3)
+    found = ChangeColumns(
+        (Direction.DOWN, Direction.UP),
+        np.array([[0.5, 9.25, -2.5, *rest], [-1.5, -40.0, nan, *rest]]),
+        (7.5, 6.5),
+        np.array([[0.02, 0.03125, 0.25, *rest], [0.0625, 0.0625, nan, *rest]]),
+        np.array([[NOW - 60.0, NOW - 1500.0, NOW - 30.0, *rest], [NOW - 5.0, NOW - 10.0, nan, *rest]]),
+        np.array([[12.0, 340.0, 3.0, *rest], [2.0, 4.0, nan, *rest]]),
+        np.array([60, 60, 60, *(23 for _ in rest)]),
+    )
+    return replace(plain, segments=replace(windows, changes=found))
 
 
 def fresh() -> Report:

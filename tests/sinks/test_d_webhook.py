@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from monitor.config.config import HttpTarget
-from monitor.core.alerts import AlertPhase
+from monitor.core.alerts import AlertPhase, AlertType
+from monitor.core.change import ChangeStatus, Direction
 from monitor.sinks.http_sender import HttpSender
 from monitor.sinks.notifications import MessageCounters, MessageQueue, WebhookSink
 from tests.sinks.receiver import Receiver, alert, report, segment, status
@@ -66,8 +67,29 @@ def test_a_message_has_every_documented_key(to: Open) -> None:
         "threshold": 0.8,
         "field": {"80": [0.6, 0.8], "90": [0.5, 0.85]},
         "records": 5000,
+        "change": None,
     }
     assert (got.method, got.headers["content-type"]) == ("POST", "application/json")
+
+
+def test_a_change_says_where_it_began(to: Open) -> None:
+    """Of the direction that the alert is about."""
+    began = FIRING.since - 1500.0
+    fires = replace(FIRING, kind=AlertType.CHANGE, value=9.1, threshold=7.4, estimator=None, direction=Direction.DOWN)
+    changes = (
+        ChangeStatus(Direction.UP, -1.0, 7.4, 0.03, FIRING.since, 1, 60),
+        ChangeStatus(Direction.DOWN, 9.1, 7.4, 0.02, began, 340, 60),
+    )
+    with Receiver() as receiver:
+        to(receiver.url()).publish(report(replace(segment(fires), changes=changes)))
+        body = receiver.get().json
+    assert (body["kind"], body["value"], body["threshold"], body["field"]) == ("change", 9.1, 7.4, None)
+    assert body["change"] == {
+        "direction": "down",
+        "tolerance": 0.02,
+        "began_at": "2026-11-16T12:34:00.000Z",
+        "records_since": 340,
+    }
 
 
 def test_an_alert_is_two_messages_for_any_number_of_reports(to: Open) -> None:

@@ -16,7 +16,8 @@ from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from monitor.core.alerts import AlertPhase
+from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
+from monitor.core.change import Direction
 from monitor.core.estimate import Estimate, WindowState
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL
@@ -278,9 +279,33 @@ def test_a_scrape_does_not_wait_for_a_report_that_is_being_published() -> None:
     assert found == ({"density", "triage"}, True)
 
 
+def test_a_change_has_a_start_while_there_is_evidence_or_its_alert_fires() -> None:
+    """Windows without a baseline have no series at all."""
+    fires = AlertStatus(
+        "rise", AlertType.CHANGE, Severity.INFO, AlertPhase.FIRING, reports.NOW, held=False, direction=Direction.UP
+    )
+    plain = reports.report(*(reports.window(((name, "1"),), alerts=(fires,) if name == "b" else ()) for name in "abcd"))
+    changed = reports.with_changes(plain)
+    # Windows made one by one say the same.
+    page = _page(changed)
+    assert _page(replace(changed, segments=tuple(changed.segments))) == page
+    of_windows = {name: value for name, value in samples(page).items() if name.startswith("cpcmon_change_")}
+    began = {name: value for name, value in of_windows.items() if "started" in name}
+    start = "cpcmon_change_started_timestamp_seconds{direction="
+    assert began == {
+        f"{start}down,model=density,segment=a=1}}": reports.NOW - 60.0,
+        f"{start}down,model=density,segment=b=1}}": reports.NOW - 1500.0,
+        f"{start}up,model=density,segment=b=1}}": reports.NOW - 10.0,
+    }
+    assert of_windows["cpcmon_change_evidence{direction=down,model=density,segment=c=1}"] == -2.5
+    assert of_windows["cpcmon_change_evidence_threshold{direction=up,model=density,segment=a=1}"] == 6.5
+    assert not any("segment=d=1" in name or "up,model=density,segment=c=1" in name for name in of_windows)
+
+
 def test_every_family_occurs_in_some_report() -> None:
     """With the labels that it declares."""
-    page = _page(reports.with_baselines(reports.with_performance(reports.density())), reports.fresh())
+    full = reports.with_changes(reports.with_baselines(reports.with_performance(reports.density())))
+    page = _page(full, reports.fresh())
     assert {name: labels for name, (_, labels) in families(page).items()} == {
         family.name: set(family.labels) for family in FAMILIES
     }

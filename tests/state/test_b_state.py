@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from monitor.core.segments import ALL
 from monitor.errors import StateInUse, StateLost, StatePaused, StateRefused
 from monitor.state import database, schema
 from monitor.state.commit_plan import CommitPlan, IdBatch, Maintenance
+from monitor.state.record_tables import joined
 from monitor.state.state_folder import StateFolder, filesystem_of
 from monitor.state.store import State
 from tests.conftest import Ran
@@ -409,6 +411,34 @@ def test_a_change_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     state.commit(bad, 2.0)
     assert sorted(held(state)) == [float(n) for n in [*range(20), *range(30, 40)]]
     assert state.counters() == {("records",): 7}
+    state.close()
+
+
+def test_what_counts_as_evidence_is_stored_by_record(tmp_path: Path) -> None:
+    """Packed; empty where all count. A flipped bit costs the chunk."""
+    some = np.arange(10) % 3 > 0
+    each = (None, np.ones(10, dtype=np.bool_), some, np.zeros(10, dtype=np.bool_))
+    given = [replace(chunk(10 * place)[1], counted=counted) for place, counted in enumerate(each)]
+    state = State.open(tmp_path / "state")
+    state.commit(CommitPlan(chunks=[("density", one) for one in given]), 1.0)
+    state.close()
+    state = State.open(tmp_path / "state")
+    read = [one.chunk for one in state.chunks("density")]
+    assert [None if one.counted is None else one.counted.tolist() for one in read] == [
+        None,
+        None,
+        some.tolist(),
+        [False] * 10,
+    ]
+    together = joined(read).counted
+    assert together is not None
+    assert together.tolist() == [True] * 20 + some.tolist() + [False] * 10
+    assert joined(read[:2]).counted is None
+    state.close()
+    with closing(sqlite3.connect(tmp_path / "state" / "state.db")) as connection, connection:
+        connection.execute("UPDATE chunks SET counted = x'ffc0' WHERE id = 3")
+    state = State.open(tmp_path / "state")
+    assert (len(list(state.chunks("density"))), state.damaged_chunks) == (3, 1)
     state.close()
 
 

@@ -22,7 +22,7 @@ from monitor.state.evaluation_history import History
 from monitor.state.record_tables import checksum
 from monitor.state.schema import STEPS
 from monitor.state.store import State
-from tests.core.test_history import START, report
+from tests.core.test_history import START, evidence_of, report
 from tests.state.states import change, fill, held, old_database, small_disk
 
 
@@ -59,6 +59,9 @@ def same(one: Series | None, other: Series | None) -> bool:
     assert other is not None
     columns = ("at", "accuracy", "lower", "upper", "lowest", "disagreement", "records")
     equal = all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True) for name in columns)
+    equal &= (one.evidence is None) == (other.evidence is None)
+    if one.evidence is not None and other.evidence is not None:
+        equal &= np.array_equal(one.evidence, other.evidence, equal_nan=True)
     return (
         equal
         and (one.states, one.references) == (other.states, other.references)
@@ -88,7 +91,8 @@ def test_a_start_finds_every_column_of_what_was_written(tmp_path: Path, count: i
     state, history = State.open(tmp_path), History()
     history.configured(["density"])
     for number in range(count):
-        history.note(report(number / 1024, None, 0.5, reference=f"{number:012x}"), START + 400.0 * number)
+        one = report(number / 1024, None, 0.5, records=number, reference=f"{number:012x}")
+        history.note(one, START + 400.0 * number)
     write(state, history)
     state.close()
     again = restored(tmp_path)
@@ -216,7 +220,7 @@ def test_a_start_shares_the_names_of_segments_though_models_were_written_in_turn
 
 
 def test_an_old_row_without_a_reference_is_read(tmp_path: Path) -> None:
-    """As an older version wrote it: seven fields. That version also reads eight, and ignores the last."""
+    """As an older version wrote it: seven fields. That version also reads nine, and ignores the last two."""
     state, history = State.open(tmp_path), History()
     for number in range(2):
         history.note(report(number / 8, reference="a" * 12), START + number)
@@ -226,8 +230,8 @@ def test_an_old_row_without_a_reference_is_read(tmp_path: Path) -> None:
     with connection:
         connection.execute("PRAGMA recursive_triggers = ON")
         (packed,) = connection.execute("SELECT content FROM history WHERE slot = 1").fetchone()
-        *before, reference = msgspec.msgpack.decode(zlib.decompress(packed))
-        assert (len(before), reference) == (7, "a" * 12)
+        *before, reference, evidence = msgspec.msgpack.decode(zlib.decompress(packed))
+        assert (len(before), reference, len(evidence)) == (7, "a" * 12, 4)
         old = zlib.compress(msgspec.msgpack.encode(before))
         crc = checksum(old, "density", "recent", 1, START)
         connection.execute(
@@ -241,6 +245,7 @@ def test_an_old_row_without_a_reference_is_read(tmp_path: Path) -> None:
     assert series is not None
     assert series.accuracy.tolist() == [0.0, 1 / 8]
     assert series.references == ("", "a" * 12)
+    assert str(series.evidence) == str(np.array([np.nan, evidence_of(100)]))
 
 
 def old_state(folder: Path, version: int = 1) -> None:

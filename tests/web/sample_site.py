@@ -9,6 +9,7 @@ import numpy as np
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChange, OutputDrift, Verdict
 from monitor.core.baselines.output_drift import Measure
+from monitor.core.change import FEWEST_BLOCKS, ChangeStatus, Direction
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why, WindowState
 from monitor.core.history import Series, Span
 from monitor.core.report import InputFacts, Realised, ReferenceFacts, Report, SegmentReport, WindowReports
@@ -23,6 +24,8 @@ from tests.web.sample_reports import HOUR, NOW, three_models
 CLASSES = ("almost fatty", "scattered", "heterogeneous", "extremely dense")
 MODEL = "density"
 STEPS = {Span.RECENT: 30.0, Span.DAYS: 900.0, Span.MONTH: 14_400.0}
+BUDGET = 7.4
+"""The evidence at which the alert on a change fires, as a logarithm to base 10."""
 FALL_AT = 0.6
 """When the accuracy begins to fall, as a share of the span."""
 SITES: tuple[Segment, ...] = (
@@ -138,6 +141,12 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
         "estimators_disagree", AlertType.DISAGREEMENT, Severity.INFO, AlertPhase.PENDING if shifted else AlertPhase.OK,
         NOW - 900.0 if shifted else 0.0, held=False, threshold=found.chance_disagreement, value=found.disagreement,
     )  # fmt: skip
+    change = _change(segment)
+    drop = AlertStatus(
+        "accuracy_drop", AlertType.CHANGE, Severity.CRITICAL, AlertPhase.FIRING if shifted else AlertPhase.OK,
+        NOW - 2700.0 if shifted else 0.0, held=False, threshold=change.threshold, value=change.evidence, upward=True,
+        direction=change.direction,
+    )  # fmt: skip
     silent = AlertStatus("silent", AlertType.SILENT, Severity.WARNING, AlertPhase.OK, 0.0, held=False)
     drift, changed = _drift(segment)
     drifting = AlertStatus(
@@ -156,7 +165,7 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
         tuple(int(count) for count in np.bincount(likely.argmax(axis=1), minlength=4)),
         NOW - 9.0,
         NOW - 4.0,
-        (low, apart, drifting, silent),
+        (drop, low, apart, drifting, silent),
         baseline=_baseline(segment, reference),
         drift=drift,
         changed_class=changed,
@@ -171,6 +180,7 @@ def _window(segment: Segment, reference: Reference, seed: int) -> SegmentReport:
         field=found.field,
         performance=measured.estimates().window(0),
         class_mix=measured.class_mix().window(0),
+        changes=(change,),
     )
 
 
@@ -195,6 +205,16 @@ def _drift(segment: Segment) -> tuple[tuple[OutputDrift, ...], ClassChange | Non
     mix, confidence = (0.31, 0.06) if segment == DRIFTED else (0.04, 0.19) if segment == SHIFTED else (0.03, 0.02)
     found = OutputDrift(Measure.CLASS_MIX, mix, 0.06, 0.1), OutputDrift(Measure.CONFIDENCE, confidence, 0.05, 0.1)
     return found, ClassChange(2, 0.182, 0.0) if segment == DRIFTED else ClassChange(1, 0.41, 0.39)
+
+
+def _change(segment: Segment) -> ChangeStatus:
+    """The evidence of a drop: passed the budget, none, or none yet; a labelled baseline leaves much unknown."""
+    if segment == COLLECTING:
+        return ChangeStatus(Direction.DOWN, None, BUDGET, None, None, None, 23)
+    tolerance = 0.081 if segment == LABELLED else 0.02
+    if segment == SHIFTED:
+        return ChangeStatus(Direction.DOWN, 12.4, BUDGET, tolerance, NOW - 3420.0, 340, FEWEST_BLOCKS)
+    return ChangeStatus(Direction.DOWN, 0.3, BUDGET, tolerance, NOW - 200.0, 12, FEWEST_BLOCKS)
 
 
 DETECTOR = "detector"
@@ -258,6 +278,10 @@ def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: i
         np.full(points, 2000)[kept],
         None if span is Span.RECENT else step,
         (sample_reference().fingerprint[:12],) * int(kept.sum()),
+        (
+            np.cumsum(random.normal(0.0, 0.12, points)) * 0.4
+            + np.where(fall * share > fall * FALL_AT, 111, 0) * (share - FALL_AT)
+        )[kept].clip(-1.0, 12.4 if fall else 1.5),
     )
 
 

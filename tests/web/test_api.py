@@ -33,7 +33,7 @@ SOURCES = [SourceView(SourceStatus("inbox", "directory"))]
 
 
 def _document() -> dict[str, Any]:
-    found = {"density": reports.with_baselines(reports.density()), "triage": reports.fresh()}
+    found = {"density": reports.with_changes(reports.with_baselines(reports.density())), "triage": reports.fresh()}
     document: dict[str, Any] = json.loads(status_document(found, SOURCES, FACTS))
     return document
 
@@ -58,6 +58,7 @@ def test_status_keys_match_the_documentation() -> None:
         "an alert": alerts,
         "a baseline": [one["baseline"] for one in windows if one["baseline"] is not None],
         "a drift": [drift for one in windows for drift in one["drift"]],
+        "a change": [change for one in windows for change in one["changes"]],
     }.items():
         (table,) = re.findall(rf"^\| of {title} \| what \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
         listed = {key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
@@ -87,6 +88,24 @@ def test_a_window_says_what_it_was_compared_with_and_what_came_of_it() -> None:
     assert mix == {"measure": "class_mix", "distance": 0.25, "chance": 0.125, "limit": 0.1875, "drifted": True}
     assert (confidence["measure"], confidence["drifted"]) == ("confidence", False)
     assert own["changed_class"]["class"] == "a"
+
+
+def test_a_window_has_the_evidence_of_each_direction() -> None:
+    """Without a baseline there is none."""
+    _, changed, _, collected, *_ = _document()["models"][0]["segments"]
+    assert changed["changes"][0] == {
+        "direction": "down",
+        "evidence": 9.25,
+        "threshold": 7.5,
+        "tolerance": 0.03125,
+        "began_at": reports.NOW - 1500.0,
+        "records_since": 340,
+        "blocks": 60,
+    }
+    assert [(one["direction"], one["evidence"], one["blocks"]) for one in collected["changes"]] == [
+        ("down", None, 23),
+        ("up", None, 23),
+    ]
 
 
 def test_every_estimator_has_a_value_or_a_reason() -> None:

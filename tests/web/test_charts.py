@@ -25,6 +25,7 @@ from monitor.web.charts.over_time import (
     ChartSize,
     Mark,
     OverTime,
+    evidence_over_time,
     over_time,
     points_of,
     replaced,
@@ -470,6 +471,63 @@ def test_a_hostile_name_is_escaped_in_every_chart() -> None:
         assert "<script" not in svg
         assert "\x00" not in svg
         assert {one.tag for one in drawn(svg).iter()} <= {"svg", "path", "rect", "line", "text", "circle", "title"}
+
+
+@given(
+    steps=st.lists(st.tuples(st.floats(0.0, 1e6), st.one_of(st.none(), st.floats(-400.0, 400.0))), max_size=20),
+    size=_SIZES,
+    budgets=st.lists(st.floats(0.0, 40.0), max_size=2),
+    began=st.lists(st.floats(-1e6, 1e7), max_size=2),
+)
+@example(steps=[], size=NARROW, budgets=[], began=[])
+@example(steps=[(0.0, 300.0), (30.0, None), (30.0, 300.0)], size=WIDE, budgets=[0.0], began=[0.0, 60.0])
+def test_any_evidence_stays_inside_the_frame_without_nan(
+    steps: list[tuple[float, float | None]], size: ChartSize, budgets: list[float], began: list[float]
+) -> None:
+    at = NOW + np.cumsum([wait for wait, _ in steps])
+    series = series_of([(when, 0.8) for when in at.tolist()])
+    evidence = np.array([math.nan if value is None else value for _, value in steps])
+    data = OverTime(
+        replace(series, evidence=evidence),
+        NOW + 5.0,
+        alerts=[Mark(HOSTILE, NOW + 30.0)],
+        began=[NOW + when for when in began],
+        budgets=[Mark(HOSTILE, value) for value in budgets],
+    )
+    inside(drawn(evidence_over_time(data, size)))
+
+
+def test_evidence_is_drawn_in_powers_of_ten_with_the_budget_and_the_start() -> None:
+    """Evidence of 1 or less is on the axis; where there is none, the line has a gap."""
+    evidence = np.array([-3.0, 0.0, math.nan, 4.0, 8.0])
+    series = replace(series_of([(NOW + 30.0 * number, 0.8) for number in range(5)]), evidence=evidence)
+    data = OverTime(series, NOW + 120.0, began=[NOW + 60.0], budgets=[Mark("budget", 6.0)])
+    root = drawn(evidence_over_time(data))
+    box = root.find(".//*[@class='axis']")
+    assert box is not None
+    bottom = float(box.get("y1", "0"))
+    first, second = (corners(one) for one in of_kind(root, "estimate"))
+    assert [y for _, y in first] == [bottom, bottom]
+    (budget,) = of_kind(root, "threshold")
+    (four, eight), level = (bottom - y for _, y in second), bottom - float(budget.get("y1", "0"))
+    assert (eight / four, level / four) == pytest.approx((2.0, 1.5), rel=0.01)
+    (began,) = of_kind(root, "began")
+    left, right = first[0][0], second[-1][0]
+    assert float(began.get("x1", "0")) == pytest.approx((left + right) / 2.0, abs=0.1)
+    texts = [one.text for one in root.iter() if one.tag == "text"]
+    assert {"≤ 1", "10^2", "10^6.0 budget", "10^8.0 now"} <= set(texts)
+
+
+def test_a_label_does_not_cover_the_flag_of_another_alert() -> None:
+    """Of three close alerts, the first and the last have a label."""
+    series = series_of([(NOW + 30.0 * number, 0.8) for number in range(100)])
+    alerts = [Mark(name, NOW + at) for name, at in (("first", 1000.0), ("second", 1250.0), ("third", 1400.0))]
+    root = drawn(over_time(OverTime(series, NOW + 3000.0, alerts=alerts)))
+    flags = [min(x for x, _ in corners(one)) for one in of_kind(root, "flag")]
+    for label in of_kind(root, "flag-label"):
+        at, wide = float(label.get("x", "0")), 8.1 * len(label.text or "")
+        left = at - wide if label.get("text-anchor") == "end" else at
+        assert not any(left < flag < left + wide for flag in flags), label.text
 
 
 def test_only_points_of_the_reference_have_a_field_interval() -> None:

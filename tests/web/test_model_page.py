@@ -11,6 +11,7 @@ from markupsafe import escape
 
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.baselines.comparison import Baseline, BaselineKind, Verdict
+from monitor.core.change import FEWEST_BLOCKS, ChangeStatus, Direction
 from monitor.core.decisions import Decision
 from monitor.core.estimate import HEADLINE, Estimate, NoEstimate, Why, WindowState
 from monitor.core.estimators import ESTIMATORS
@@ -134,6 +135,65 @@ def test_the_head_says_the_verdict_first_then_the_baseline() -> None:
     assert "Compared with the 1,234 labelled records of this segment in the reference, accuracy 84.0%" in labelled
     assert "84.0% baseline" in labelled
     assert "points over that of its baseline" in labelled
+
+
+def _changed(
+    evidence: float | None, phase: AlertPhase = AlertPhase.OK, direction: Direction = Direction.DOWN
+) -> tuple[AlertStatus, ChangeStatus]:
+    """Return an alert of type change, and what its detector says."""
+    change = ChangeStatus(direction, evidence, 7.4, 0.02, NOW - 1800.0, 340, FEWEST_BLOCKS)
+    alert = AlertStatus(
+        "changed", AlertType.CHANGE, Severity.WARNING, phase, NOW - 600.0, held=False, threshold=7.4, value=evidence,
+        upward=True, direction=direction,
+    )  # fmt: skip
+    return alert, change
+
+
+@pytest.mark.parametrize(
+    ("phase", "evidence", "direction", "said"),
+    [
+        (AlertPhase.FIRING, 9.1, "down", "The accuracy has dropped: evidence 10^9.1 passed the budget 10^7.4 at 13:23 UTC; it began about 13:03 UTC, 340 records ago."),
+        (AlertPhase.RECOVERING, 2.0, "up", "The accuracy has risen: the evidence passed the budget 10^7.4 at 13:23 UTC and is 10^2.0 now; it began"),
+        (AlertPhase.FIRING, None, "down", "The accuracy has dropped: the evidence passed the budget 10^7.4 at 13:23 UTC; it began"),
+        (AlertPhase.OK, 5.0, "down", "Some evidence of a drop: 10^5.0 of 10^7.4; if it is one, it began about 13:03 UTC, 340 records ago."),
+        (AlertPhase.OK, -0.04, "up", "No evidence of a change: 10^0.0 of 10^7.4."),
+    ],
+)  # fmt: skip
+def test_a_change_is_said_first_and_nothing_holds_while_its_alert_fires(
+    phase: AlertPhase, evidence: float | None, direction: str, said: str
+) -> None:
+    """The window still holds mostly records from before, so its estimate says nothing yet."""
+    alert, change = _changed(evidence, phase, Direction(direction))
+    baseline = Baseline(BaselineKind.REFERENCE, 0.83, 2000, 2000, None, None, verified=True)
+    one = segment("A", WindowState.OK, estimated(0.83), alert)
+    one = replace(one, baseline=baseline, verdict=Verdict.HOLDS, changes=(change,))
+    site = sample_site({"density": replace(sample_report(), segments=(one,))})
+    holds = "The estimate holds, and so"
+    for page in (model_page, overview_page):
+        text = " ".join(
+            re.sub("<[^>]+>", " ", text_of(page, site, name="density", segment="site=A").split("<main")[1]).split()
+        )
+        if alert.firing:
+            assert holds not in text
+            assert text.index(said) < (text.index("About 83.0%") if page is model_page else len(text))
+        else:
+            assert text.index(holds) >= 0
+            assert (said in text) is (page is model_page)
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ({}, "No evidence of a change: 10^0.3 of 10^7.4. Looks for drops of more than 2.0 points."),
+        ({"segment": "site=Aachen"}, "Drops of up to 8.1 points cannot be detected here: the reference leaves that much unknown"),
+        ({"segment": "site=Celle,scanner=2"}, "Collecting the baseline: 23 of 60 evaluations with records."),
+    ],
+)  # fmt: skip
+def test_a_window_says_what_it_can_detect(where: dict[str, str], said: str) -> None:
+    """Beside the chart of the evidence."""
+    text = _words(**where)
+    assert said in text
+    assert "Evidence of a change over time" in _page(**where)
 
 
 @pytest.mark.parametrize(

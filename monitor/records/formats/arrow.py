@@ -149,8 +149,9 @@ class _Wanted:
         }
         if "model" not in self._single and len(models) > 1:
             raise self._missing(single["model"], where)
-        segments = {name: fields.segment_path(name) for model in models for name in model.segment_fields}
-        self._segments = {name: path for name, path in segments.items() if self._has(path, Reason.BAD_SEGMENT, where)}
+        named = {name: (fields.segment_path(name), reason) for name, reason in schema.named_fields().items()}
+        self._segments = {name: path for name, (path, reason) in named.items() if self._has(path, reason, where)}
+        self._groups = {model.group_by for model in models}
         self._refuse_strange_classes(where)
 
     def _missing(self, path: FieldPath, where: str) -> Exception:
@@ -203,7 +204,7 @@ class _Wanted:
             columns.values(batch, single["id"], whole=True) if "id" in single else None,
             values("version"),
             values("predicted"),
-            {name: columns.values(batch, path) for name, path in self._segments.items()},
+            {name: columns.values(batch, path, whole=name in self._groups) for name, path in self._segments.items()},
             None if self._label is None else columns.labels(batch, self._label),
         )
 

@@ -144,8 +144,7 @@ class CsvLines:
         fields, models = self._schema.fields, self._schema.models
         single = [getattr(fields, name) for name in self._schema.single_paths()]
         outputs = [name for model in models for name in self._schema.outputs(model)]
-        segments = [fields.segment(name) for model in models for name in model.segment_fields]
-        return list(dict.fromkeys([*single, *outputs, *segments]))
+        return list(dict.fromkeys([*single, *outputs, *map(fields.segment, self._schema.named_fields())]))
 
     def whole_file(self, where: str, pieces: Iterator[TextPiece]) -> Iterator[RecordBatch]:
         """Decode a file whose rows may have several lines."""
@@ -222,6 +221,7 @@ class CsvLines:
             _column(rows, header, fields.predicted),
             tuple(_column(rows, header, fields.segment(name)) for name in model.segment_fields),
             None if label is None else [row[label].strip() for _, row in rows],
+            None if model.group_by is None else _column(rows, header, fields.segment(model.group_by)),
         )
         builder.add(model.name, columns, block)
 

@@ -134,6 +134,7 @@ class LineDiagnostics:
         self._outputs = {model.name: schema.output_paths(model) for model in schema.models}
         self._no_outputs = {name: _missing(paths[0]) for name, paths in self._outputs.items() if paths}
         self._segments = {model.name: schema.segment_paths(model) for model in schema.models}
+        self._groups = {model.name: schema.group_path(model) for model in schema.models}
 
     def diagnosis(self, line: bytes) -> LineDiagnosis:
         """Return why a line is rejected."""
@@ -199,7 +200,9 @@ class LineDiagnostics:
         return self._router.find(self._optional(record, "model"))
 
     def _optional(self, record: dict[str, object], name: str) -> object:
-        path = self._single.get(name)
+        return self._at(record, self._single.get(name))
+
+    def _at(self, record: dict[str, object], path: FieldPath | None) -> object:
         return None if path is None or is_absent(value := find(record, path)) else value
 
     def _problem(self, record: dict[str, object], model: ModelFormat) -> RejectionProblem | Reason:
@@ -213,8 +216,13 @@ class LineDiagnostics:
         for path in self._segments[model.name]:
             if text_of(None if is_absent(value := find(record, path)) else value) is None:
                 return Reason.BAD_SEGMENT
-        for name, floats in (("id", False), ("version", True)):
-            value = self._optional(record, name)
+        single = self._single
+        for path_, floats in (
+            (single.get("id"), False),
+            (single.get("version"), True),
+            (self._groups[model.name], False),
+        ):
+            value = self._at(record, path_)
             if text_of(value, floats=floats) is None:
                 return _HUGE_TEXT if value is HUGE else Reason.WRONG_TYPE
         # The typed decoder is stricter: it rejects NaN and Infinity in unused fields.

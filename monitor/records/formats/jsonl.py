@@ -44,11 +44,12 @@ _TOGETHER_BYTES = 3 << 15
 _REMEMBERED_BYTES, _REMEMBERED_LINES = 256, 256
 
 _TEXT = str | int | float | None
+_ID = str | int | None
 
 _SINGLE_TYPES: dict[str, Any] = {
     "model": _TEXT,
     "version": _TEXT,
-    "id": str | int | None,
+    "id": _ID,
     "time": float | str | None,
     # Any value: an invalid one counts as a mismatch.
     "predicted": Any,
@@ -140,6 +141,8 @@ def _tree(schema: RecordSchema) -> _Node:
     for model in schema.models:
         for path in schema.segment_paths(model):
             _place(root, path, _TEXT, required=False)
+        if (group := schema.group_path(model)) is not None:
+            _place(root, group, _ID, required=False)
     # Required only if all models have the same output fields.
     required = len({schema.output_paths(model) for model in schema.models}) == 1
     for model in schema.models:
@@ -214,7 +217,7 @@ def _only(name: str) -> type[Any]:
 def _encoding(schema: RecordSchema, names: tuple[str, ...]) -> RecordEncoding | None:
     models, single = schema.models, schema.single_paths()
     outputs = {path for model in models for path in schema.output_paths(model)}
-    paths = outputs | set(single.values()) | {path for model in models for path in schema.segment_paths(model)}
+    paths = outputs | set(single.values()) | set(map(schema.fields.segment_path, schema.named_fields()))
     widths = {model.width for model in models}
     if (
         len(outputs) != 1
@@ -407,6 +410,7 @@ class JsonLines:
         self._outputs = {model.name: schema.output_paths(model) for model in schema.models}
         self._single = schema.single_paths()
         self._segments = {model.name: schema.segment_paths(model) for model in schema.models}
+        self._groups = {model.name: schema.group_path(model) for model in schema.models}
 
     def _find_columns(self, block: LineBlock) -> None:
         """Take the class columns from the first object that has some."""
@@ -589,6 +593,7 @@ class JsonLines:
             return columns[path] if rows is None else [columns[path][row] for row in rows]
 
         single = {name: column(path) for name, path in self._single.items()}
+        group = self._groups[model.name]
         columns_of_model = ColumnBlock(
             numbers,
             matrix,
@@ -598,6 +603,7 @@ class JsonLines:
             single.get("predicted"),
             tuple(column(path) for path in self._segments[model.name]),
             single.get("label"),
+            None if group is None else column(group),
         )
         builder.add(model.name, columns_of_model, block)
 
@@ -605,6 +611,7 @@ class JsonLines:
         self, model: ModelFormat, numbers: Indices, run: EncodedRecords, rows: Indices, builder: BatchBuilder
     ) -> None:
         names = {name: path[0] for name, path in self._single.items()}
+        group = self._groups[model.name]
         columns = ColumnBlock(
             numbers if len(rows) == run.count else numbers[rows],
             run.matrix(rows),
@@ -613,6 +620,7 @@ class JsonLines:
             run.texts(names["version"], rows) if "version" in names else None,
             run.any(names["predicted"], rows) if "predicted" in names else None,
             tuple(run.texts(path[0], rows) for path in self._segments[model.name]),
+            groups=None if group is None else run.strings(group[0], rows),
         )
         builder.add(model.name, columns)
 

@@ -209,7 +209,7 @@ class _Columns:
         models = schema.models
         wanted = [getattr(fields, name) for name in schema.single_paths()]
         wanted += [_CLASS_NAMES, *(name for model in models for name in schema.outputs(model))]
-        wanted += [fields.segment(name) for model in models for name in model.segment_fields]
+        wanted += map(fields.segment, schema.named_fields())
         if (problem := schema.unknown_class_columns(fields.prefix, names, wanted)) is not None:
             raise problem.of_file(archive.path)
         self._outputs = {
@@ -235,9 +235,7 @@ class _Columns:
         self._versions = self._read(fields.version, Reason.WRONG_TYPE)
         self._predicted = self._read(fields.predicted, Reason.WRONG_TYPE)
         self._segments = {
-            name: self._read(fields.segment(name), Reason.BAD_SEGMENT)
-            for model in models
-            for name in model.segment_fields
+            name: self._read(fields.segment(name), reason) for name, reason in schema.named_fields().items()
         }
 
     def rows(self, start: int, end: int) -> RowColumns:

@@ -6,6 +6,7 @@ a broker or permission the source reports it and retries.
 """
 
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from itertools import islice
@@ -83,7 +84,7 @@ class MessageReader:
             counted[KafkaEvent.TOMBSTONES] += len(fresh) - len(messages.values)
         counted[KafkaEvent.BYTES_READ] += sum(map(len, messages.values))
         shard, last = tracked.partition.shard, fresh.offsets[-1]
-        parts = list(self._decoded(shard, messages))
+        parts = [part for some in _split(messages, tracked.restored_to) for part in self._decoded(shard, some)]
         for place, (some, batch) in enumerate(parts, start=1):
             warnings: tuple[str, ...] = ()
             if batch is None:
@@ -105,6 +106,7 @@ class MessageReader:
                 counted,
                 warnings=warnings,
                 shard=shard,
+                rebuilt=bool(some.offsets) and some.offsets[0] < tracked.restored_to,
             )
             yield delivery, checkpoint
             counted = Counter()
@@ -151,6 +153,14 @@ def _messages(fetched: Fetched) -> Messages:
         return Messages(values, fetched.offsets, times)
     rows = [row for row, value in enumerate(fetched.values) if value is not None]
     return Messages(values, [fetched.offsets[row] for row in rows], times[rows])
+
+
+def _split(messages: Messages, offset: int) -> list[Messages]:
+    """Return the messages before an offset, which the group has read before, apart from those behind it."""
+    cut = bisect_left(messages.offsets, offset)
+    if not 0 < cut < len(messages.offsets):
+        return [messages]
+    return [_part(messages, slice(cut)), _part(messages, slice(cut, None))]
 
 
 def _part(messages: Messages, rows: slice) -> Messages:

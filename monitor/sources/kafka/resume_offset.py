@@ -104,7 +104,10 @@ class OffsetResolver:
             problem is OffsetProblem.OUT_OF_RANGE and stored.next_offset > log.end
         ):
             return self._restart(
-                log, KafkaEvent.PARTITIONS_TRUNCATED, f"{shard}: log was truncated before the checkpoint"
+                log,
+                KafkaEvent.PARTITIONS_TRUNCATED,
+                f"{shard}: log was truncated before the checkpoint",
+                read_to=stored.next_offset,
             )
         metadata = log.metadata
         if metadata is not None and metadata.rewind > stored.next_offset and self._is_ours(metadata, log):
@@ -135,8 +138,9 @@ class OffsetResolver:
             f" up to {lost:,} records lost; use a retention longer than the longest downtime"
         )
 
-    def _restart(self, log: _Log, why: KafkaEvent, message: str) -> ResumeOffset:
-        resume = ResumeOffset(self._tracked(log, log.beginning), reset=True)
+    def _restart(self, log: _Log, why: KafkaEvent, message: str, read_to: int = 0) -> ResumeOffset:
+        """Restart at the log start. Of a truncated log, what is left before `read_to` was mostly read before."""
+        resume = ResumeOffset(self._tracked(log, log.beginning, min(read_to, log.end)), reset=True)
         resume.counted[why] += 1
         resume.warnings.append(f"{message}; its windows are deleted, and it is read from the start")
         return resume
@@ -150,6 +154,7 @@ class OffsetResolver:
                 log,
                 KafkaEvent.PARTITIONS_TRUNCATED,
                 f"{log.partition.shard}: log was truncated before the group's offset",
+                read_to=committed.offset,
             )
             resume.reset = False
             return resume
@@ -203,7 +208,9 @@ class OffsetResolver:
             since = now - (self._options.since_seconds or 0.0)
             found = consumer.offset_at(log.partition, since, _QUERY_SECONDS)
             offset = log.end if found is None else max(found, log.beginning)
-        resume = ResumeOffset(self._tracked(log, offset))
+        # With a damaged checkpoint it was read before, nobody knows how far.
+        damaged = log.partition in self._stored.damaged
+        resume = ResumeOffset(self._tracked(log, offset, log.end if damaged else 0))
         resume.counted[KafkaEvent.PARTITIONS_STARTED] += 1
         resume.events.append(f"{log.partition.shard}: started at offset {offset}")
         return resume

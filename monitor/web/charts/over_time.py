@@ -1,9 +1,9 @@
-"""The estimate over time: line, interval, reference, thresholds, realised accuracies, gaps."""
+"""Over time: the estimate with interval, reference, thresholds, realised accuracies and gaps; the evidence of a change."""
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -29,7 +29,7 @@ from monitor.web.charts.svg import (
     triangle,
     words,
 )
-from monitor.web.pages.wording import STATES, between, clock, per_cent
+from monitor.web.pages.wording import STATES, between, clock, per_cent, power, time_of_day
 
 GAP_STEPS = 3.0
 """No line is drawn over a longer gap: cpcmon was not running."""
@@ -51,6 +51,8 @@ class Point:
     """The reference in use; empty when unknown."""
     field: Interval | None = None
     """The widest field interval; None where it cannot be said."""
+    evidence: float | None = None
+    """Of a change, as a logarithm to base 10."""
 
 
 def points_of(series: Series | None, accuracy: float | None = None, fingerprint: str = "") -> list[Point]:
@@ -68,10 +70,11 @@ def points_of(series: Series | None, accuracy: float | None = None, fingerprint:
         *(column.tolist() for column in (*columns, *fields)),
         series.records.tolist(),
         series.references or [""] * len(series),
+        [math.nan] * len(series) if series.evidence is None else series.evidence.tolist(),
         strict=True,
     )
     found = []
-    for at, state, *shares, records, reference in rows:
+    for at, state, *shares, records, reference, evidence in rows:
         if possible(at):
             # Only the state ok has an estimate.
             known = state is WindowState.OK
@@ -80,7 +83,12 @@ def points_of(series: Series | None, accuracy: float | None = None, fingerprint:
             # A point of another reference started from another accuracy.
             own = reference != "" and fingerprint.startswith(reference)
             field = Interval(least, most) if own and least is not None and most is not None else None
-            found.append(Point(at, state, value, lower, upper, lowest, disagreement, int(records), reference, field))
+            found.append(
+                Point(
+                    *(at, state, value, lower, upper, lowest, disagreement, int(records), reference, field),
+                    evidence if math.isfinite(evidence) else None,
+                )
+            )
     return sorted(found, key=lambda point: point.at)
 
 
@@ -102,16 +110,18 @@ def replaced(points: list[Point]) -> list[Point]:
     return found
 
 
-def unbroken_runs(points: list[Point], step: float) -> Iterator[list[Point]]:
-    """Yield runs of points with an estimate; no line connects two runs."""
+def unbroken_runs(
+    points: list[Point], step: float, of: Callable[[Point], float | None] = lambda point: point.accuracy
+) -> Iterator[list[Point]]:
+    """Yield runs of points with an estimate, or another number; no line connects two runs."""
     run: list[Point] = []
     first = {id(point) for point in replaced(points)}
     for point in points:
         apart = run and point.at - run[-1].at > GAP_STEPS * step
-        if run and (apart or point.accuracy is None or id(point) in first):
+        if run and (apart or of(point) is None or id(point) in first):
             yield run
             run = []
-        if point.accuracy is not None:
+        if of(point) is not None:
             run.append(point)
     if run:
         yield run
@@ -196,6 +206,8 @@ class ChartSize:
 
 WIDE = ChartSize(Box(960, 340, 46, 790, 34, 290), 8, 7, named=True)
 NARROW = ChartSize(Box(330, 290, 38, 280, 30, 244), 4, 6, named=False)
+_LOW = {True: Box(960, 240, 46, 790, 34, 190), False: Box(330, 220, 46, 264, 30, 174)}
+"""The boxes of evidence; on a screen as wide as those of the estimate, so that times are below each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +233,10 @@ class OverTime:
     """Of the reference; empty if it has no field intervals."""
     baseline: Mark | None = None
     """What the window is compared with, if it is not the reference."""
+    began: Sequence[float] = ()
+    """When changes most likely began."""
+    budgets: Sequence[Mark] = ()
+    """The evidence at which alerts fire, as logarithms to base 10."""
 
     @property
     def compared(self) -> Mark | None:
@@ -259,6 +275,65 @@ def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -
     return box.svg(parts, label=_label(points, data, realised), kind="over-time")
 
 
+_MOST_BUDGETS = 2.0
+"""The axis of evidence ends at this multiple of the budget: how far beyond a line is says little."""
+
+
+def evidence_over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -> Markup:
+    """Return the chart of the evidence of a change on a scale of powers of ten; with `pointed` each evaluation has a tooltip."""
+    size = replace(size, box=_LOW[size.named])
+    box, points = size.box, data.points()
+    step = step_of(points, None if data.series is None else data.series.step_seconds)
+    start, end = _times(points, data, step)
+    known = [point for point in points if point.evidence is not None]
+    found = max((point.evidence or 0.0 for point in known), default=0.0)
+    budget = max((mark.value for mark in data.budgets), default=found)
+    most = max(1.1 * budget, min(found, _MOST_BUDGETS * budget), 1.0)
+    # Labels of the highest values stay below the names of alerts.
+    x, y = Linear(start, end, box.left, box.right), Linear(0.0, most, box.bottom, box.top + _APART)
+    parts = []
+    apart = next(one for one in (1, 2, 5, 10, 20, 50, 100, 200) if most / one <= 6.0 or one == 200)
+    for exponent in range(0, math.floor(most) + 1, apart):
+        parts.append(line("grid", box.left, y(exponent), box.right, y(exponent)))
+        parts.append(words("tick", box.left - 6, y(exponent) + 4, f"10^{exponent}" if exponent else "≤ 1", "end"))
+    parts += _time_axis(size, x)
+    for run in unbroken_runs(points, step, lambda point: point.evidence):
+        drawn = [(x(one.at), y(one.evidence)) for one in run if one.evidence is not None]
+        parts += [path("estimate", drawn)] if len(drawn) > 1 else []
+    levels = [("threshold", mark.name, mark.value) for mark in data.budgets]
+    parts += [line(kind, box.left, y(value), box.right, y(value)) for kind, _, value in levels]
+    if known and known[-1] is points[-1]:
+        last = known[-1].evidence or 0.0
+        parts.append(f'<circle class="value" cx="{number(x(known[-1].at))}" cy="{number(y(last))}" r="3.5"/>')
+        levels.append(("value", "now", last))
+    parts += _labels(levels, size, y, power)
+    parts += _begun(data, size, x, start, end)
+    if not known:
+        parts.append(
+            words("nothing", (box.left + box.right) / 2, (box.top + box.bottom) / 2, "No evidence yet", "middle")
+        )
+    if pointed:
+        parts += _pointed(points, x, box, _evidence_words)
+    return box.svg(parts, label=_evidence_label(known, data), kind="over-time")
+
+
+def _evidence_words(point: Point) -> str:
+    found = "no evidence" if point.evidence is None else f"evidence {power(point.evidence)}"
+    return f"{clock(point.at)}: {found}"
+
+
+def _evidence_label(known: Sequence[Point], data: OverTime) -> str:
+    """Describe the chart for screen readers."""
+    values = [point.evidence for point in known if point.evidence is not None]
+    budgets = "".join(f"; {mark.name} {power(mark.value)}" for mark in data.budgets)
+    if not values:
+        return f"Evidence of a change over time: none in this time{budgets}"
+    between = f"from {clock(known[0].at)} to {clock(known[-1].at)}"
+    found = f"highest {power(max(values))}, last {power(values[-1])}"
+    began = "".join(f"; a change began about {clock(at)}" for at in data.began)
+    return f"Evidence of a change over time, {between}: {found}{budgets}{began}"
+
+
 def _times(points: Sequence[Point], data: OverTime, step: float) -> tuple[float, float]:
     """Return the ends of the time axis: from the first point to now, at least four steps."""
     now = data.now if possible(data.now) else 0.0
@@ -283,6 +358,11 @@ def _grid(size: ChartSize, x: Linear, y: Linear) -> Iterable[str]:
     for share in ticks if len(ticks) <= size.share_labels else ticks[::2]:
         yield line("grid", box.left, y(share), box.right, y(share))
         yield words("tick", box.left - 6, y(share) + 4, f"{share:.0%}", "end")
+    yield from _time_axis(size, x)
+
+
+def _time_axis(size: ChartSize, x: Linear) -> Iterable[str]:
+    box = size.box
     yield line("axis", box.left, box.bottom, box.right, box.bottom)
     for tick in time_ticks(x.least, x.most, size.time_labels):
         at = x(tick.at)
@@ -333,17 +413,25 @@ def _band(kind: str, known: Sequence[tuple[float, float, float]], x: Linear, y: 
 
 
 def _levels(data: OverTime, size: ChartSize, y: Linear, start: float) -> Iterable[str]:
-    """Draw baseline and thresholds, from the last change of the reference on; labels do not overlap."""
+    """Draw baseline and thresholds, from the last change of the reference on."""
     box = size.box
     levels = [("threshold", mark.name, mark.value) for mark in data.thresholds]
     if data.compared is not None:
         levels.append(("reference", data.compared.name, data.compared.value))
+    yield from (line(kind, start, y(value), box.right, y(value)) for kind, _, value in levels)
+    yield from _labels(levels, size, y, per_cent)
+
+
+def _labels(
+    levels: Sequence[tuple[str, str, float]], size: ChartSize, y: Linear, formatted: Callable[[float], str]
+) -> Iterable[str]:
+    """Write the values of levels beside the plot, with their names where there is room; labels do not overlap."""
+    box = size.box
     labels: list[tuple[float, str, str]] = []
     for kind, name, value in sorted(levels, key=lambda level: -level[2]):
         at = y(value)
-        yield line(kind, start, at, box.right, at)
         most = int((box.width - box.right - 6) / _BOLD) - 6
-        text = f"{per_cent(value)} {shortened(name, most)}" if size.named else per_cent(value)
+        text = f"{formatted(value)} {shortened(name, most)}" if size.named else formatted(value)
         labels.append((max(at + 4, labels[-1][0] + _APART) if labels else at + 4, kind, text))
     # Labels below the plot would cover the times, so the whole column moves up.
     over = max(0.0, labels[-1][0] - (box.bottom + 4)) if labels else 0.0
@@ -353,32 +441,42 @@ def _levels(data: OverTime, size: ChartSize, y: Linear, start: float) -> Iterabl
 
 
 def _begun(data: OverTime, size: ChartSize, x: Linear, start: float, end: float) -> Iterable[str]:
-    """Draw the starts of alerts, with a label where no other mark is in the way."""
+    """Draw the starts of alerts, and where changes began, with a label where no other mark is in the way."""
     box = size.box
-    marks = sorted((mark for mark in data.alerts if start <= mark.value <= end), key=lambda mark: mark.value)
+    alerts = [("begun", mark) for mark in data.alerts]
+    changes = [
+        ("began", Mark(f"began about {time_of_day(at, end)}" if size.named else "began", at)) for at in data.began
+    ]
+    marks = sorted((one for one in (*alerts, *changes) if start <= one[1].value <= end), key=lambda one: one[1].value)
     taken = 0.0
-    for index, mark in enumerate(marks):
+    for index, (kind, mark) in enumerate(marks):
         at = x(mark.value)
-        yield line("begun", at, box.top - 4, at, box.bottom)
-        yield triangle("flag", at, box.top - 4, f"{mark.name}: since {clock(mark.value, seconds=False)}")
-        text = shortened(mark.name, 24)
+        yield line(kind, at, box.top - 4, at, box.bottom)
+        text, label = mark.name, "level"
+        if kind == "begun":
+            yield triangle("flag", at, box.top - 4, f"{mark.name}: since {clock(mark.value, seconds=False)}")
+            text, label = shortened(mark.name, 24), "level flag-label"
         wide = _BOLD * len(text)
-        after = x(marks[index + 1].value) - 8 if index + 1 < len(marks) else box.width
+        after = x(marks[index + 1][1].value) - 8 if index + 1 < len(marks) else box.width
         if at + 8 + wide <= after:
-            yield words("level flag-label", at + 8, box.top - 5, text)
+            yield words(label, at + 8, box.top - 5, text)
             taken = at + 8 + wide
-        elif at - 8 - wide >= taken:
-            yield words("level flag-label", at - 8, box.top - 5, text, "end")
+        else:
+            if at - 8 - wide >= taken:
+                yield words(label, at - 8, box.top - 5, text, "end")
             taken = at + 8
 
 
-def _pointed(points: Sequence[Point], x: Linear, box: Box) -> Iterable[str]:
+def _pointed(
+    points: Sequence[Point], x: Linear, box: Box, worded: Callable[[Point], str] | None = None
+) -> Iterable[str]:
     """Yield invisible columns with a tooltip, one per point, that reach half-way to the neighbours."""
     places = [x(point.at) for point in points]
     edges = [box.left, *((one + other) / 2 for one, other in pairwise(places)), box.right]
     for index, point in enumerate(points):
         left, right = edges[index], edges[index + 1]
-        yield rectangle("pointed", left, box.top, right - left, box.bottom - box.top, point_words(point))
+        title = (worded or point_words)(point)
+        yield rectangle("pointed", left, box.top, right - left, box.bottom - box.top, title)
 
 
 def point_words(point: Point) -> str:

@@ -6,9 +6,10 @@ from dataclasses import replace
 from shlex import quote
 from typing import Any
 
-from monitor.core.alerts import AlertPhase, AlertStatus
+from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.baselines.comparison import BaselineKind, Verdict
 from monitor.core.calibration import or_none
+from monitor.core.change import Direction
 from monitor.core.decisions import DecidedBy
 from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Interval, Why
 from monitor.core.estimators.ensemble import MEMBERS, headline_in
@@ -23,6 +24,7 @@ from monitor.web.charts.over_time import (
     Mark,
     OverTime,
     Point,
+    evidence_over_time,
     over_time,
     replaced,
     step_of,
@@ -35,6 +37,7 @@ from monitor.web.pages.status import (
     Within,
     active_alerts,
     baseline_accuracy,
+    fired_changes,
     headline_of,
     severity_suffix,
     urgency_key,
@@ -45,12 +48,14 @@ from monitor.web.pages.wording import (
     MEASURES,
     STATES,
     ago,
+    change_words,
     class_change,
     clock,
     oddities,
     per_cent,
     place,
     points,
+    tolerance_words,
     verdict_words,
 )
 from monitor.web.server.request import Response
@@ -124,6 +129,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         },
         odd=oddities(report.input),
         **_comparison(report, segment),
+        **_changes(segment, now),
         **_history(report, segment, site.history(report.model, segment.name, Span(span)), realised, now),
         **_estimators(report, segment),
         **_performance(segment, reference),
@@ -173,12 +179,50 @@ def _comparison(report: Report, segment: SegmentReport) -> dict[str, Any]:
     return {
         # Names come from records, and people paste the command.
         "confirm": f"cpcmon baseline {quote(report.model)} --segment {quote(segment.name)} --confirm",
-        "compared_verdict": None if segment.verdict is None else verdict_words(segment.verdict, segment.baseline),
+        "compared_verdict": None
+        if segment.verdict is None or (segment.verdict is Verdict.HOLDS and _fires(segment))
+        else verdict_words(segment.verdict, segment.baseline),
         "drifts": [(MEASURES[one.measure], one, drift_row(MEASURES[one.measure], one, most)) for one in segment.drift],
         "changed_class": None
         if change is None or facts is None
         else class_change(facts.classes[change.class_index], change),
     }
+
+
+def _fires(segment: SegmentReport) -> set[Direction]:
+    """Return the directions whose alerts of type change fire."""
+    return {one.direction or Direction.DOWN for one in segment.alerts if one.kind is AlertType.CHANGE and one.firing}
+
+
+def _changes(segment: SegmentReport, now: float) -> dict[str, Any]:
+    """Return what the detectors of changes found, and what they look for."""
+    fires = _fires(segment)
+    quiet = [change_words(one, now) for one in segment.changes if one.direction not in fires]
+    # While a baseline is collected, both directions say the same.
+    return {
+        "fired": (fired := fired_changes(segment, now)),
+        "found_changes": list(dict.fromkeys([*fired, *quiet])),
+        "looks_for": [text for one in segment.changes if (text := tolerance_words(one, segment.baseline))],
+    }
+
+
+def _began(segment: SegmentReport) -> list[float]:
+    """Return when changes began whose alerts fire, or for which there is some evidence."""
+    fires = _fires(segment)
+    return [
+        one.began_at
+        for one in segment.changes
+        if one.began_at is not None and (one.direction in fires or (one.evidence or 0.0) >= one.threshold / 2.0)
+    ]
+
+
+def _budgets(segment: SegmentReport) -> list[Mark]:
+    """Return the evidence at which alerts fire; equal ones share a label."""
+    found: dict[float, list[str]] = {}
+    for one in segment.changes:
+        found.setdefault(one.threshold, []).append(str(one.direction))
+    named = len(found) > 1
+    return [Mark(f"budget, {names[0]}" if named else "budget", value) for value, names in sorted(found.items())]
 
 
 def _compared(alert: AlertStatus, report: Report, segment: SegmentReport) -> Estimate | Performance | None:
@@ -235,6 +279,8 @@ def _history(
         and segment.baseline.accuracy is not None
         and segment.baseline.kind is not BaselineKind.REFERENCE
         else None,
+        _began(segment),
+        _budgets(segment),
     )
     shown = data.points()
     changes = replaced(shown)
@@ -248,6 +294,7 @@ def _history(
         "threshold": ("threshold of an alert", bool(data.thresholds)),
         "realised": ("realised accuracy, from labels", bool(data.realised)),
         "begun": ("start of an alert", bool(data.alerts)),
+        "began": ("where a change most likely began", bool(data.began)),
         "replaced": (
             f"{OTHER_REFERENCE} from here on; reference accuracy and thresholds are those of the last reference",
             bool(changes),
@@ -255,7 +302,22 @@ def _history(
         "no-estimate": ("no estimate", any(point.accuracy is None for point in shown)),
     }
     stretches = without_estimate(shown, step_of(shown, None if series is None else series.step_seconds))
+    evidence = {
+        "value": "evidence of a change",
+        "threshold": "budget: here an alert fires",
+        "begun": legend["begun"][0],
+        "began": legend["began"][0],
+    }
+    of_changes = replace(data, alerts=[Mark(one.alert, one.since) for one in segment.alerts if _is_active_change(one)])
+    if not of_changes.alerts:
+        del evidence["begun"]
+    if not data.began:
+        del evidence["began"]
     return {
+        "evidence_chart": evidence_over_time(of_changes, WIDE),
+        "evidence_phone_chart": evidence_over_time(of_changes, NARROW, pointed=False),
+        "evidence_signs": evidence,
+        "has_evidence": any(point.evidence is not None for point in shown),
         "chart": over_time(data, WIDE),
         "phone_chart": over_time(data, NARROW, pointed=False),
         "signs": {kind: text for kind, (text, there) in legend.items() if there},
@@ -267,6 +329,10 @@ def _history(
         "changes": [clock(point.at) for point in changes],
         "points": [_point(point, changes) for point in shown[: -MOST_ROWS - 1 : -1]],
     }
+
+
+def _is_active_change(alert: AlertStatus) -> bool:
+    return alert.kind is AlertType.CHANGE and alert.phase is not AlertPhase.OK
 
 
 def _point(point: Point, changes: Sequence[Point]) -> tuple[Point, str]:

@@ -18,6 +18,7 @@ from monitor.web.pages.status import (
     active_alerts,
     alert_urgency,
     baseline_accuracy,
+    fired_changes,
     headline_of,
     overall_status,
     rank,
@@ -179,7 +180,11 @@ def _row(
         "field": field,
         "bar": drawn,
         "disagreement": _disagreement(segment),
-        "verdict": "" if segment.verdict is None else f"{verdict_words(segment.verdict, baseline)}.",
+        "fired": (fired := fired_changes(segment, now)),
+        # The estimate of a window holds while most of its records are from before the change.
+        "verdict": ""
+        if segment.verdict is None or (fired and segment.verdict is Verdict.HOLDS)
+        else f"{verdict_words(segment.verdict, baseline)}.",
         "holds": segment.verdict is Verdict.HOLDS,
         "changed": _changed(segment, report),
         "compared": [

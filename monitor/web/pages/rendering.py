@@ -105,7 +105,7 @@ def _environment() -> Environment:
         *(wording.per_cent, wording.between, wording.points, wording.thousands, wording.plural, wording.byte_size),
         *(wording.clock, wording.moment, wording.ago, wording.lasting, wording.unbroken, wording.place),
         *(wording.alert_words, wording.phase_words, wording.phase, wording.problem_words),
-        *(wording.baseline_words, wording.against, wording.compared_value, wording.distance),
+        *(wording.baseline_words, wording.against, wording.compared_value, wording.distance, wording.power),
     )
     environment.filters.update({one.__name__: one for one in formats})
     environment.globals.update(

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Self
 
-from monitor.core.alerts import AlertPhase, AlertStatus, Severity
+from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.baselines.comparison import Verdict
+from monitor.core.change import Direction
 from monitor.core.estimate import Estimate
 from monitor.core.estimators.ensemble import headline_in
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL, name_of
-from monitor.web.pages.wording import place, plural
+from monitor.web.pages.wording import fired_words, place, plural
 from monitor.web.site import Health
 
 SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
@@ -108,9 +109,19 @@ def severity_suffix(segment: SegmentReport) -> str:
 
 
 def active_alerts(segment: SegmentReport) -> list[AlertStatus]:
-    """Return the alerts that are not quiet: firing before pending, then by severity."""
+    """Return the alerts that are not quiet: firing before pending, then by severity, changes before others."""
     active = [alert for alert in segment.alerts if alert.phase is not AlertPhase.OK]
-    return sorted(active, key=lambda alert: (not alert.firing, SEVERITIES.index(alert.severity)))
+    return sorted(
+        active,
+        key=lambda alert: (not alert.firing, SEVERITIES.index(alert.severity), alert.kind is not AlertType.CHANGE),
+    )
+
+
+def fired_changes(segment: SegmentReport, now: float) -> list[str]:
+    """Say what the firing alerts of type change found."""
+    by_direction = {one.direction: one for one in segment.changes}
+    firing = [one for one in segment.alerts if one.kind is AlertType.CHANGE and one.firing]
+    return [fired_words(one, by_direction.get(one.direction or Direction.DOWN), now) for one in firing]
 
 
 def urgency_key(segment: SegmentReport) -> tuple[Urgency, int]:

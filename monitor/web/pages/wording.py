@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChange, Verdict
 from monitor.core.baselines.output_drift import Measure
+from monitor.core.change import FEWEST_BLOCKS, ChangeStatus, Direction
 from monitor.core.estimate import Estimate, Interval, WindowState
 from monitor.core.input_health import FoundProblem, InputProblem
 from monitor.core.performance import Performance
@@ -45,7 +46,12 @@ _AGAINST = {
     BaselineKind.LABELLED: "the labelled records of this segment in the reference",
     BaselineKind.OWN: "its own first records",
 }
+_NOUNS = {Direction.DOWN: "drop", Direction.UP: "rise"}
+_VERBS = {Direction.DOWN: "dropped", Direction.UP: "risen"}
+_LARGE_TOLERANCE = 0.05
+"""Above it, a page says what cannot be detected."""
 _KINDS = {
+    AlertType.CHANGE: "evidence of a change of the accuracy",
     AlertType.DISAGREEMENT: "disagreement of the estimators",
     AlertType.OUTPUT_DRIFT: "the model answers differently than it did; do not rely on the estimate alone",
     AlertType.BASELINE_GAP: "far below the reference, and nobody has confirmed its own baseline",
@@ -55,10 +61,19 @@ _KINDS = {
 
 
 def alert_words(
-    alert: AlertStatus, estimate: Estimate | Performance | None, now: float, field: Sequence[Interval] = ()
+    alert: AlertStatus,
+    estimate: Estimate | Performance | None,
+    now: float,
+    field: Sequence[Interval] = (),
+    changes: Sequence[ChangeStatus] = (),
 ) -> str:
-    """Describe an alert that is not quiet; `field` are the field intervals of the window."""
-    return f"{alert.alert} ({alert.severity}): {_condition(alert, estimate, field)}; {phase_words(alert, now)}"
+    """Describe an alert that is not quiet; `field` are the field intervals of the window.
+
+    With what detectors say, it says where a change began.
+    """
+    began = _began(next((one for one in changes if one.direction is alert.direction), None), now)
+    condition = _condition(alert, estimate, field) + (f"; {began}" if began else "")
+    return f"{alert.alert} ({alert.severity}): {condition}; {phase_words(alert, now)}"
 
 
 def phase(alert: AlertStatus) -> str:
@@ -77,8 +92,12 @@ def phase_words(alert: AlertStatus, now: float) -> str:
 def _condition(alert: AlertStatus, estimate: Estimate | Performance | None, field: Sequence[Interval]) -> str:
     """Describe the compared value and the threshold; name the end of the interval where that was compared, and the baseline."""
     compared = f"estimated {alert.compared}" if alert.kind is AlertType.ACCURACY else _KINDS[alert.kind]
+    if alert.direction is not None:
+        compared = f"evidence of a {_NOUNS[alert.direction]} of the accuracy"
     if alert.threshold is None or alert.value is None:
         return f"{compared}{_against(alert)}"
+    if alert.kind is AlertType.CHANGE:
+        return f"{compared}: {power(alert.value)} of {power(alert.threshold)}"
     if alert.kind is AlertType.OUTPUT_DRIFT:
         return (
             f"{compared}: {distance(alert.value)} from its baseline, limit {distance(alert.threshold)}{_against(alert)}"
@@ -124,15 +143,72 @@ def against(alert: AlertStatus) -> str:
 
 
 def compared_value(alert: AlertStatus, value: float | None) -> str | None:
-    """Format a value or threshold of an alert: a distance of outputs, or a ratio."""
+    """Format a value or threshold of an alert: evidence, a distance of outputs, or a ratio."""
     if value is None:
         return None
+    if alert.kind is AlertType.CHANGE:
+        return power(value)
     return distance(value) if alert.kind is AlertType.OUTPUT_DRIFT else per_cent(value)
 
 
 def distance(value: float) -> str:
     """Format a distance of outputs: 0.14."""
     return f"{value:.2f}"
+
+
+def power(exponent: float) -> str:
+    """Format a power of ten: 10^7.4."""
+    # Without -0.0.
+    return f"10^{round(exponent, 1) + 0.0:.1f}"
+
+
+def fired_words(alert: AlertStatus, change: ChangeStatus | None, now: float) -> str:
+    """Say what a firing alert of type change found."""
+    direction = alert.direction or Direction.DOWN
+    budget = "its budget" if alert.threshold is None else f"the budget {power(alert.threshold)}"
+    passed = f"passed {budget} at {time_of_day(alert.since, now)}"
+    if alert.value is None or alert.threshold is None:
+        found = f"the evidence {passed}"
+    elif alert.value >= alert.threshold:
+        found = f"evidence {power(alert.value)} {passed}"
+    else:
+        found = f"the evidence {passed} and is {power(alert.value)} now"
+    began = _began(change, now)
+    return f"The accuracy has {_VERBS[direction]}: {found}{f'; it {began}' if began else ''}."
+
+
+def change_words(change: ChangeStatus, now: float) -> str:
+    """Say what a detector found in a window where its alert does not fire."""
+    if change.evidence is None:
+        if change.tolerance is None:
+            return f"Collecting the baseline: {change.blocks} of {FEWEST_BLOCKS} evaluations with records."
+        return "No evidence of a change: no records yet."
+    found = f"{power(change.evidence)} of {power(change.threshold)}"
+    if change.evidence < change.threshold / 2.0:
+        return f"No evidence of a change: {found}."
+    began = _began(change, now)
+    return f"Some evidence of a {_NOUNS[change.direction]}: {found}{f'; if it is one, it {began}' if began else ''}."
+
+
+def tolerance_words(change: ChangeStatus, baseline: Baseline | None) -> str:
+    """Say which changes a detector looks for, or that large ones escape it; nothing while that is unknown."""
+    if change.tolerance is None:
+        return ""
+    noun = _NOUNS[change.direction]
+    if change.tolerance <= _LARGE_TOLERANCE:
+        return f"Looks for {noun}s of more than {points(change.tolerance)}."
+    own = baseline is not None and baseline.kind is BaselineKind.OWN
+    return (
+        f"{noun.capitalize()}s of up to {points(change.tolerance)} cannot be detected here:"
+        f" {'its own baseline' if own else 'the reference'} leaves that much unknown, or the alert tolerates it."
+    )
+
+
+def _began(change: ChangeStatus | None, now: float) -> str:
+    """Say when a change began; nothing if that is unknown."""
+    if change is None or change.began_at is None or change.records_since is None:
+        return ""
+    return f"began about {time_of_day(change.began_at, now)}, {plural(change.records_since, 'record')} ago"
 
 
 def verdict_words(verdict: Verdict, baseline: Baseline | None) -> str:
@@ -220,6 +296,12 @@ def moment(at: float, now: float) -> str:
     """Format a time in UTC, and how long ago it was."""
     shown = _formatted(at, "%Y-%m-%d %H:%M UTC")
     return "an impossible time" if shown is None else f"{shown} ({ago(now - at)})"
+
+
+def time_of_day(at: float, now: float) -> str:
+    """Format a time in UTC, with its date unless that is today."""
+    today = _formatted(at, "%Y-%m-%d") == _formatted(now, "%Y-%m-%d")
+    return (today and _formatted(at, "%H:%M UTC")) or clock(at, seconds=False)
 
 
 def _formatted(at: float, form: str) -> str | None:

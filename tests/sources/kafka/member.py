@@ -37,6 +37,8 @@ class Disk:
     def __init__(self) -> None:
         self.positions: dict[bytes, bytes] = {}
         self.rows: dict[str, list[int]] = {}
+        self.evidence: dict[str, list[int]] = {}
+        """By shard, the records that are new to the group; they stay when a shard is reset."""
 
     def commit(self, deliveries: list[Delivery]) -> None:
         """Commit deliveries."""
@@ -46,6 +48,8 @@ class Disk:
             rows = self.rows.setdefault(one.shard, []) if one.shard else []
             for records in one.batch.models.values():
                 rows.extend(int(at) - EPOCH for at in records.at)
+                if not one.rebuilt:
+                    self.evidence.setdefault(one.shard, []).extend(int(at) - EPOCH for at in records.at)
             for key, value in one.checkpoints.items():
                 assert value is not None
                 self.positions[key] = value

@@ -32,8 +32,11 @@ def test_a_member_without_a_disk_rebuilds_the_windows(kafka: Topics, join: Join)
     offset, rewind = _committed(first, topic)
     assert 800 <= rewind <= 900
     first.source.close()
+    writer.write(payloads(range(1000, 1010)))
     second = join(kafka.bootstrap, topic, group, start=Start.LATEST)
-    second.until_rows(f"{topic}/0", range(rewind, 1000))
+    second.until_rows(f"{topic}/0", range(rewind, 1010))
+    evidence = first.disk.evidence[f"{topic}/0"] + second.disk.evidence[f"{topic}/0"]
+    assert evidence == list(range(1010)), "each record once, by the one or the other"
     assert second.counted["partitions_rewound"] == 1
     assert any(f"from offset {rewind} to" in event for event in second.events)
     assert offset == 1000
@@ -79,6 +82,7 @@ def test_an_outdated_checkpoint_is_replaced_by_a_rewind(kafka: Topics, join: Joi
     again = join(kafka.bootstrap, topic, group, disk=disk, hold=10)
     again.until(lambda: disk.rows[f"{topic}/0"][-1:] == [999], "the last record")
     assert disk.rows[f"{topic}/0"] == list(range(rewind, 1000))
+    assert disk.evidence[f"{topic}/0"] + other.disk.evidence[f"{topic}/0"] == list(range(1000))
     assert rewind > 900
     assert again.resets == [f"{topic}/0"]
 

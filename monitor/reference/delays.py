@@ -1,0 +1,394 @@
+"""How soon a drop of the accuracy is noticed, by a change detector and by rules on windows: replays of known records.
+
+The records are labelled ones of the reference, in random order, or those of a stream in its own order. Records with a low
+confidence are drawn more often, until the accuracy has fallen by the wanted points. Each replay starts with a healthy window.
+The same seed draws the same records.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from monitor.core.alerts import AlertRule, AlertType, On, Severity
+from monitor.core.calibration import Calibration
+from monitor.core.change import (
+    MEMBERS,
+    POINT,
+    WAYS,
+    Blocks,
+    ChangeEvidence,
+    Detector,
+    EvidenceSums,
+    EvidenceTable,
+    Members,
+    budget,
+    log_factors,
+    smallest_tolerance,
+)
+from monitor.core.estimate import ADAPTIVE
+from monitor.core.intervals import Progress
+from monitor.core.record_columns import Records
+from monitor.core.scores import Booleans, Floats, Integers
+from monitor.core.totals import Gauge, member_values
+from monitor.errors import InvalidInput, Problem
+from monitor.reference.reference import Reference
+
+DROPS = (0.03, 0.05, 0.10, 0.20)
+HORIZON_SECONDS = 90 * 86400.0
+"""A drop that is not noticed by then is not noticed in time."""
+_RUNS = (40, 200)
+_ALL_DRAWN = 4_000_000
+_FEWEST_DRAWN, _MOST_DRAWN = 20_000, 100_000
+"""Replays of a drop, records of all of them, and of each."""
+_LONGER, _HOPELESS = 4.0, 2.0
+"""How many times the expected delay a replay lasts; and the delay, in replays, from which it is not tried."""
+_TOGETHER = 1 << 16
+"""Records of all replays that are added in one piece."""
+_BLOCK = 50
+"""Records of a stream among which drawn ones stay in their order."""
+_CALIBRATED, _ADAPTIVE = MEMBERS.index("calibrated_confidence"), MEMBERS.index(ADAPTIVE)
+_SEED = 20220722
+_STEEPEST = 1e4
+"""Beyond this slope no more records of low confidence are found."""
+
+SIZES = (500, 2_000, 5_000)
+WINDOW_RULES = tuple(
+    (AlertRule(name, drop=drop, on=on), size)
+    for name, drop, on in (("large", 0.05, On.UPPER), ("early", 0.02, On.VALUE))
+    for size in SIZES
+)
+"""The rules on windows that a detector is compared with, and sizes of windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the delays depend on beside the reference."""
+
+    every_seconds: float
+    records_per_second: float
+    windows: int
+    between_seconds: float
+    """The time between two false alarms, over all windows."""
+    tolerance: float
+
+    @property
+    def budget(self) -> float:
+        """The evidence to alarm at."""
+        return budget(self.windows, self.between_seconds, self.every_seconds)
+
+    @property
+    def per_evaluation(self) -> float:
+        """Records that come between two evaluations, on average."""
+        return self.records_per_second * self.every_seconds
+
+
+class Known:
+    """Labelled records of a reference, which are drawn in random order."""
+
+    def __init__(self, reference: Reference) -> None:
+        kept = reference.sample
+        if kept is None:
+            expected = "a reference with a sample of its records"
+            raise InvalidInput(
+                Problem("--reference", expected, "an older one: run `cpcmon calibrate` again, or give --history")
+            )
+        members = Members(reference.calibration)
+        self.values: Floats = np.clip(kept.values.astype(np.float64), members.low[:, None], members.high[:, None])
+        right = np.arange(self.values.shape[1]) < kept.right
+        accuracy = reference.calibration.accuracy
+        counts = np.where(right, kept.right, len(right) - kept.right)
+        self._shares = np.where(right, accuracy, 1.0 - accuracy) / counts
+        self._right = right
+
+    def weights(self, drop: float) -> Floats | None:
+        """Return how often each record is drawn where the accuracy has fallen so far; None if that is not possible."""
+        confidence = self.values[_CALIBRATED] - self.values[_CALIBRATED].min()
+
+        def tilted(slope: float) -> Floats:
+            found = self._shares * np.exp(-slope * confidence)
+            return np.asarray(found / found.sum())
+
+        slope = _solved(lambda slope: float(tilted(slope)[self._right].sum()), drop)
+        return None if slope is None else tilted(slope)
+
+    def draw(self, weights: Floats, runs: int, before: int, after: int, random: np.random.Generator) -> Integers:
+        """Return healthy records, then those with these weights: places of records, a row for each run."""
+        healthy = random.choice(len(self._right), (runs, before), p=self._shares)
+        return np.concatenate([healthy, random.choice(len(self._right), (runs, after), p=weights)], axis=1)
+
+
+class History:
+    """A stream of records, which are drawn in blocks in its own order."""
+
+    def __init__(self, reference: Reference, records: Records, where: str) -> None:
+        if len(records) < 2 * _BLOCK:
+            raise InvalidInput(Problem(where, f"at least {2 * _BLOCK} records", f"{len(records):,}"))
+        gauge = Gauge(reference.calibration, ())
+        self.values = member_values(gauge, records.vectors, records.decided)
+        self._whole = len(records) // _BLOCK
+
+    @property
+    def accuracy(self) -> float:
+        """The estimated accuracy of the whole stream."""
+        return float(np.clip(self.values[_ADAPTIVE].mean(), 0.0, 1.0))
+
+    def weights(self, drop: float) -> Floats | None:
+        """Return how often each record is drawn where the estimate has fallen so far; None if that is not possible."""
+        kept = self._whole * _BLOCK
+        adaptive, confidence = (self.values[row, :kept].reshape(-1, _BLOCK) for row in (_ADAPTIVE, _CALIBRATED))
+
+        def tilted(slope: float) -> Floats:
+            found = np.exp(-slope * (confidence - confidence.min(axis=1, keepdims=True)))
+            return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+        slope = _solved(lambda slope: float((tilted(slope) * adaptive).sum(axis=1).mean()), drop)
+        return None if slope is None else tilted(slope).ravel() / self._whole
+
+    def draw(self, weights: Floats, runs: int, before: int, after: int, random: np.random.Generator) -> Integers:
+        """Return records as they came, then the blocks behind them with these weights within each, in order."""
+        first = random.integers(self._whole, size=(runs, 1))
+        healthy = (first * _BLOCK - before + np.arange(before)) % (self._whole * _BLOCK)
+        blocks = (first + np.arange(-(-after // _BLOCK))) % self._whole
+        places = np.sort(random.random((runs, blocks.shape[1], _BLOCK)), axis=2) + blocks[:, :, None]
+        ends = np.cumsum(weights) * self._whole
+        drawn = np.minimum(np.searchsorted(ends, places.reshape(runs, -1), side="right"), len(weights) - 1)
+        return np.concatenate([healthy, drawn[:, :after]], axis=1)
+
+    def blocks(self, members: Members, setup: Setup) -> Blocks:
+        """Return the stream as an own baseline, in blocks of the records between evaluations."""
+        starts = np.arange(0, self.values.shape[1], max(1, round(setup.per_evaluation)))
+        table = EvidenceTable(members, [])
+        table.sums, table.means = np.zeros((len(starts), table.sums.shape[1]), np.int64), np.zeros((len(starts), 0, 0))
+        table.add(self.values, starts, np.arange(len(starts))[None], np.ones((1, len(starts)), dtype=np.bool_))
+        found = Blocks()
+        for block in table.sums:
+            found = found.added(block)
+        return found
+
+    def alarms(self, members: Members, setup: Setup, progress: Progress) -> list[int]:
+        """Return after how many records the stream, as it is, would have raised each alarm."""
+        starts = np.arange(0, self.values.shape[1], max(1, round(setup.per_evaluation)))
+        ends = np.append(starts[1:], self.values.shape[1])
+        logs = np.add.reduceat(_logs(self.values, members, setup.tolerance), starts, axis=0)
+        detector, found = _Runs(members, setup, 1), list[int]()
+        for place, end in enumerate(ends.tolist()):
+            if detector.alarms(ends[place : place + 1] - starts[place], logs[place : place + 1])[0]:
+                found.append(end)
+                detector = _Runs(members, setup, 1)
+            progress((place + 1) / len(ends))
+        return found
+
+
+def _solved(accuracy: Callable[[float], float], drop: float) -> float | None:
+    """Return the slope at which the accuracy has fallen so far; None if there is none."""
+    low, high = 0.0, 1.0
+    wanted = accuracy(0.0) - drop
+    while accuracy(high) > wanted:
+        high *= 2.0
+        if high > _STEEPEST:
+            return None
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if accuracy(middle) > wanted else (low, middle)
+    return high
+
+
+def _logs(values: Floats, members: Members, tolerance: float) -> Integers:
+    """Return the logarithms of the factors of records, shape (records, ways)."""
+    means = np.full((len(MEMBERS), 1), members.accuracy - tolerance)
+    found = log_factors(values, means, members.low, members.high, Detector().sign)
+    return np.ascontiguousarray(found.reshape(WAYS, -1).T.astype(np.int64))
+
+
+class _Runs:
+    """The change detector in several runs, each of which is a window."""
+
+    def __init__(self, members: Members, setup: Setup, runs: int) -> None:
+        self._evidence, self._threshold = ChangeEvidence(1), math.log10(setup.budget)
+        self._evidence.select(range(runs))
+        means = np.full((runs, 1, len(MEMBERS)), members.accuracy - setup.tolerance)
+        width = EvidenceTable(members, [Detector()]).sums.shape[1]
+        self._sums = EvidenceSums(np.zeros((runs, width), dtype=np.int64), means, np.zeros(runs))
+
+    def alarms(self, counts: Integers, logs: Integers) -> Booleans:
+        """Take the records of an evaluation, some in each run; return which have reached the budget."""
+        sums = self._sums.sums.copy()
+        sums[:, 0] += counts
+        sums[:, -WAYS:] += logs
+        self._sums = self._sums._replace(sums=sums)
+        self._evidence.update(self._sums, self._sums.since)
+        return np.asarray(self._evidence.value[:, 0] >= self._threshold)
+
+    def keep(self, runs: Booleans) -> None:
+        """Go on with some of the runs."""
+        self._evidence.select([one for one, kept in zip(self._evidence.segments, runs, strict=True) if kept])
+        sums, means, since = self._sums
+        self._sums = EvidenceSums(sums[runs], means[runs], since[runs])
+
+
+class Delay(NamedTuple):
+    """Records and seconds until an alarm; infinite if it does not come."""
+
+    records: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """How soon one rule notices a drop."""
+
+    rule: AlertRule
+    window: int | None
+    """The records of its window; None for a change detector."""
+    half: Delay
+    """Half of the replays need no more."""
+    most: Delay
+    """Nine in ten replays need no more."""
+    share: float
+    """The share of replays with an alarm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How soon a drop is noticed by each rule; without a drop, how often they alarm wrongly."""
+
+    drop: float
+    seconds: float
+    """The time replayed."""
+    rules: tuple[Noticed, ...]
+
+
+def replay_drop(
+    reference: Reference, records: Known | History, setup: Setup, drop: float, progress: Progress
+) -> Replayed | None:
+    """Replay a drop many times; None if the records do not have enough of low confidence for it."""
+    weights = records.weights(drop)
+    if weights is None:
+        return None
+    members, random = Members(reference.calibration), np.random.default_rng([_SEED, round(1e6 * drop)])
+    logs = _logs(records.values, members, setup.tolerance)
+    growth = float((weights @ logs[: len(weights)]).max()) / POINT
+    expected = math.log(WAYS * setup.budget) / growth if growth > 0.0 and drop > setup.tolerance else math.inf
+    # Without a drop, long enough for false alarms of rules on windows; those of the detector are bounded by its budget.
+    lasting = _FEWEST_DRAWN if drop and math.isinf(expected) else max(_FEWEST_DRAWN, _LONGER * expected)
+    lasting = max(1.0, min(HORIZON_SECONDS * setup.records_per_second, _MOST_DRAWN, lasting))
+    runs = int(min(_RUNS[1], max(_RUNS[0], _ALL_DRAWN / lasting)))
+    counts, seconds = _arrivals(setup, lasting, runs, random)
+    ends = np.cumsum(counts, axis=1)
+    drawn = records.draw(weights, runs, max(SIZES), int(ends[:, -1].max()), random)
+    alarms = [np.full(runs, -1)]
+    if expected < _HOPELESS * lasting:
+        alarms = [_change_alarms(members, setup, logs, drawn[:, max(SIZES) :], counts, progress)]
+    adaptive = records.values[_ADAPTIVE]
+    alarms += list(
+        np.array(
+            [
+                [_window_alarm(reference.calibration, one, size, sums, end, at) for one, size in WINDOW_RULES]
+                for sums, end, at in zip((np.cumsum(adaptive[row]) for row in drawn), ends, seconds, strict=True)
+            ]
+        ).T
+    )
+    progress(1.0)
+    rules = [(change_rule(setup), None), *WINDOW_RULES]
+    return Replayed(
+        drop,
+        float(seconds[:, -1].mean()),
+        tuple(_noticed(rule, size, some, ends, seconds) for (rule, size), some in zip(rules, alarms, strict=True)),
+    )
+
+
+def change_rule(setup: Setup) -> AlertRule:
+    """Return the alert of type change."""
+    return AlertRule(
+        "accuracy_drop",
+        AlertType.CHANGE,
+        Severity.CRITICAL,
+        tolerance=setup.tolerance,
+        false_alarm_seconds=setup.between_seconds,
+    )
+
+
+def _arrivals(setup: Setup, records: float, runs: int, random: np.random.Generator) -> tuple[Integers, Floats]:
+    """Return the records of the evaluations that have some, and when these are, a row for each run."""
+    each = setup.per_evaluation
+    some = -math.expm1(-each)
+    shape = runs, max(1, math.ceil(records * some / each))
+    # When the first record comes, given that one comes; then those behind it.
+    first = -np.log1p(-random.random(shape) * some)
+    counts = 1 + random.poisson(np.maximum(0.0, each - first))
+    return counts, np.cumsum(random.geometric(some, shape), axis=1).astype(np.float64) * setup.every_seconds
+
+
+def _change_alarms(
+    members: Members, setup: Setup, logs: Integers, drawn: Integers, counts: Integers, progress: Progress
+) -> Integers:
+    """Return the evaluation of each run at which a change detector alarms; -1 if it does not."""
+    runs, evaluations = counts.shape
+    step, ends = max(1, int(_TOGETHER / runs / counts.mean())), np.cumsum(counts, axis=1)
+    found, left, detector = np.full(runs, -1), np.arange(runs), _Runs(members, setup, runs)
+    for start in range(0, evaluations, step):
+        piece = slice(start, min(start + step, evaluations))
+        sizes = counts[left, piece]
+        pieces = [drawn[run, ends[run, start] - counts[run, start] : ends[run, piece.stop - 1]] for run in left]
+        starts = np.cumsum(sizes.ravel()) - sizes.ravel()
+        sums = np.add.reduceat(logs[np.concatenate(pieces)], starts, axis=0).reshape(*sizes.shape, WAYS)
+        for place in range(sizes.shape[1]):
+            alarms = detector.alarms(sizes[:, place], sums[:, place])
+            found[left[alarms & (found[left] < 0)]] = start + place
+        kept = found[left] < 0
+        if not kept.any():
+            break
+        detector.keep(kept)
+        left = left[kept]
+        progress(piece.stop / evaluations)
+    return found
+
+
+def _window_alarm(
+    calibration: Calibration, rule: AlertRule, size: int, sums: Floats, ends: Integers, at: Floats
+) -> int:
+    """Return the evaluation at which a rule on the latest records alarms; -1 if it does not.
+
+    `sums` are those of `adaptive` until each record; the first records were there before.
+    """
+    last = max(SIZES) + ends - 1
+    value = np.clip((sums[last] - np.where(last >= size, sums[last - size], 0.0)) / size, 0.0, 1.0)
+    if rule.on is On.UPPER:
+        bias, _, above, _ = calibration.intervals.around((ADAPTIVE,), np.array([size]))
+        value = np.minimum(1.0, np.clip(value - bias[0], 0.0, 1.0) + above[0])
+    bad = value < max(0.0, calibration.accuracy - (rule.drop or 0.0))
+    places = np.arange(len(ends))
+    # Where the latest stretch of bad values began: later records confirm it.
+    began = np.minimum(np.maximum.accumulate(np.where(bad, -1, places)) + 1, len(ends) - 1)
+    confirmed = (at - at[began] >= rule.for_seconds) & (ends - ends[began] >= rule.new_records_of(size))
+    fired = bad & confirmed
+    return int(np.argmax(fired)) if fired.any() else -1
+
+
+def _noticed(rule: AlertRule, window: int | None, alarms: Integers, ends: Integers, seconds: Floats) -> Noticed:
+    runs, noticed = np.arange(len(alarms)), alarms >= 0
+    columns = [np.where(noticed, some[runs, alarms], np.inf) for some in (ends, seconds)]
+    half, most = (Delay(*(_quantile(some, share) for some in columns)) for share in (0.5, 0.9))
+    return Noticed(rule, window, half, most, float(noticed.mean()))
+
+
+def _quantile(values: Floats, share: float) -> float:
+    return float(np.sort(values)[math.ceil(share * len(values)) - 1])
+
+
+def labelled_records(calibration: Calibration, tolerance: float) -> int:
+    """Return how many labelled records a reference of this accuracy needs to allow a tolerance."""
+    least, most = 1, 2
+    while _allows(calibration, most) > tolerance:
+        least, most = most, 2 * most
+    while least < most:
+        middle = (least + most) // 2
+        least, most = (least, middle) if _allows(calibration, middle) <= tolerance else (middle + 1, most)
+    return most
+
+
+def _allows(calibration: Calibration, records: int) -> float:
+    return smallest_tolerance(records, round(calibration.accuracy * records))
