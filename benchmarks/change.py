@@ -32,8 +32,10 @@ from monitor.core.change import (
     Direction,
     EvidenceSums,
     EvidenceTable,
+    Expected,
     Members,
     Sums,
+    null_means,
 )
 from monitor.core.estimate import ADAPTIVE, STATES, WindowState
 from monitor.core.estimators.ensemble import MIXED, MeasuredRecords
@@ -83,9 +85,8 @@ class Stream:
 
     def means(self, detectors: Sequence[Detector]) -> Floats:
         """Return those of the null hypothesis, with the default tolerance."""
-        smallest = self.members.smallest_tolerance
-        levels = [self.members.accuracy - one.sign * one.effective(smallest) for one in detectors]
-        return np.repeat(np.array(levels)[:, None], len(MEMBERS), axis=1)
+        accuracy = np.full(len(MEMBERS), self.members.accuracy)
+        return null_means(detectors, Expected(accuracy, self.members.smallest_tolerance))
 
 
 def evaluation_sums(
@@ -430,20 +431,20 @@ def _own(stream: Stream, kind: str, points: float) -> tuple[float, bool, bool, f
         blocks = blocks.added(block)
     averages = values[:, :first].reshape(len(MEMBERS), FEWEST_BLOCKS, EVERY).mean(axis=2)
     plain = 4.5 * float(np.max(averages.std(axis=1, ddof=1))) / math.sqrt(FEWEST_BLOCKS)
-    tolerance = down[0].effective(blocks.smallest_tolerance)
+    smallest = blocks.smallest_tolerance
 
-    def evaluated(some: Floats, allowed: float) -> Alarms:
-        means = blocks.means[None] - allowed
+    def evaluated(some: Floats, smallest: float) -> Alarms:
+        means = null_means(down, Expected(blocks.means, smallest))
         sums = evaluation_sums(members, down, means, some, np.full(some.shape[1] // EVERY, EVERY))
         return alarms(sums[None], means[None], OWN_BUDGET)
 
-    with_plain, found = (evaluated(values[:, first:], one) for one in (down[0].effective(plain), tolerance))
+    with_plain, found = (evaluated(values[:, first:], one) for one in (plain, smallest))
     fallen = _tilted(stream, levels[-500:] - DROP)
     return (
-        tolerance,
+        float(down[0].effective(smallest)),
         bool(with_plain.counts.any()),
         bool(found.counts.any()),
-        float(evaluated(stream.values[:, fallen], tolerance).first[0, 0]),
+        float(evaluated(stream.values[:, fallen], smallest).first[0, 0]),
     )
 
 
@@ -457,7 +458,7 @@ def measuring(classes: int, splits: tuple[tuple[str, ...], ...], records: int, r
     """Return the CPU time to enter and measure batches with a detector, over that without, in turns."""
     gauge = Gauge(calibration_of(classes))
     members, bounds, segmentation = cast("Members", gauge.members), Bounds(records=5 * records), Segmentation(splits)
-    means = np.full((1, len(MEMBERS)), members.accuracy - members.smallest_tolerance)
+    means = null_means(BOTH[:1], Expected(np.full(len(MEMBERS), members.accuracy), members.smallest_tolerance))
     table = EvidenceTable(members, BOTH[:1], lambda _: means)
     both = ModelWindows(gauge, bounds, segmentation), ModelWindows(gauge, bounds, segmentation, evidence=table)
     random, found = np.random.default_rng(20), []
