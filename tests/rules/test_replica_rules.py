@@ -255,7 +255,7 @@ def changes(instance: str, evidence: str, firing: str = "1x60") -> Series:
     of = _of(instance, ',direction="down"')
     return {
         f"cpcmon_change_evidence{{{of}}}": evidence,
-        f"cpcmon_change_evidence_threshold{{{of}}}": f"6x{evidence.split('x')[-1]}",
+        f"cpcmon_change_evidence_threshold{{{of}}}": f"6x{evidence.rsplit('x', maxsplit=1)[-1]}",
         f'cpcmon_alert_firing{{{_of(instance)},alert="dropped",severity="critical"}}': firing,
     }
 
