@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 import msgspec
 
-from monitor.core.alerts import AlertRule
-from monitor.core.baselines.comparison import BaselineOptions
+from monitor.core.alerts import AlertRule, AlertType
+from monitor.core.baselines.comparison import BaselineMode, BaselineOptions, expected_means
+from monitor.core.change import Detector, EvidenceTable, null_means
 from monitor.core.estimate import MINIMUM_RECORDS
 from monitor.core.performance import Target, targets
 from monitor.core.segments import ModelWindows, Segmentation
@@ -102,6 +103,11 @@ class ModelConfig:
     watch_classes: tuple[str, ...] = ()
     """The classes with metrics of their own, for a model with many."""
 
+    @property
+    def detectors(self) -> tuple[Detector, ...]:
+        """What its alerts of type change look for."""
+        return tuple(rule.detector for rule in self.alerts if rule.kind is AlertType.CHANGE)
+
     def targets(self, classes: Sequence[str]) -> tuple[Target, ...]:
         """Return what is estimated beyond accuracy, for the classes of the reference."""
         watched = [classes.index(name) for name in self.watch_classes if name in classes]
@@ -163,6 +169,9 @@ class ModelOptions:
     most_ids: int = 1_000_000
     shown: tuple[Target, ...] | None = None
     """What is estimated beyond accuracy; None for everything that is estimated for so many classes."""
+    detectors: tuple[Detector, ...] = ()
+    """What changes are looked for."""
+    baseline: BaselineMode = BaselineMode.AUTO
 
     @property
     def shape(self) -> ModelShape:
@@ -181,10 +190,25 @@ class ModelOptions:
         """Return what measures its records."""
         return Gauge(self.reference.calibration, self.shown)
 
-    def windows(self, gauge: Gauge) -> ModelWindows:
+    def evidence(self, gauge: Gauge) -> EvidenceTable | None:
+        """Return no evidence of changes yet; None if nothing looks for them, or the reference is old."""
+        if not self.detectors or gauge.members is None:
+            return None
+        calibration, detectors = self.reference.calibration, self.detectors
+        return EvidenceTable(
+            gauge.members, detectors, lambda one: null_means(detectors, expected_means(calibration, self.baseline, one))
+        )
+
+    def windows(self, gauge: Gauge, evidence: EvidenceTable | None = None) -> ModelWindows:
         """Return empty windows."""
-        version = self.reference.version
-        return ModelWindows(gauge, self.bounds, self.segmentation, version=version, versions_alike=self.versions_alike)
+        return ModelWindows(
+            gauge,
+            self.bounds,
+            self.segmentation,
+            version=self.reference.version,
+            versions_alike=self.versions_alike,
+            evidence=evidence,
+        )
 
 
 def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
@@ -198,6 +222,8 @@ def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
         versions_alike=model.versions_alike,
         most_ids=model.most_ids,
         shown=model.targets(reference.classes),
+        detectors=model.detectors,
+        baseline=model.baseline.mode,
     )
 
 

@@ -8,7 +8,7 @@ No I/O, no clock. Not thread-safe.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ POINT = float(1 << 36)
 
 TOLERANCE = 0.02
 """The drop that is not worth an alarm, unless the configuration says otherwise."""
-_UNKNOWN = 3.0
+UNKNOWN = 3.0
 """How many standard deviations of the reference accuracy a tolerance covers."""
 
 FEWEST_BLOCKS = 60
@@ -70,20 +70,38 @@ class Detector:
         """1 if it looks for a drop, -1 for a rise."""
         return 1.0 if self.direction is Direction.DOWN else -1.0
 
-    def effective(self, smallest: float) -> float:
-        """Return the tolerance that is used where the smallest allowed one is this."""
-        return max(smallest, TOLERANCE if self.tolerance is None else self.tolerance)
+    def effective(self, smallest: Floats | float) -> Floats:
+        """Return the tolerance that is used where the smallest allowed one is this; NaN if that is unknown."""
+        return np.maximum(smallest, TOLERANCE if self.tolerance is None else self.tolerance)
 
 
 def smallest_tolerance(records: int, right: int) -> float:
     """Return what a reference of so many records leaves unknown of its accuracy."""
     share = (right + 2.0) / (records + 4.0)
-    return _UNKNOWN * math.sqrt(share * (1.0 - share) / records)
+    return UNKNOWN * math.sqrt(share * (1.0 - share) / records)
 
 
 def budget(windows: int, between_seconds: float, every_seconds: float) -> float:
     """Return the evidence to alarm at, for one false alarm in so long over all windows, evaluated so often."""
     return max(1.0, windows * between_seconds / every_seconds)
+
+
+class Expected(NamedTuple):
+    """What a baseline says of the watched estimates."""
+
+    means: Floats
+    """By member."""
+    smallest_tolerance: float
+    """What it leaves unknown."""
+
+
+def null_means(detectors: Sequence[Detector], expected: Expected | None) -> Floats:
+    """Return the means of the null hypothesis, shape (detectors, members); NaN without a baseline."""
+    found = np.full((len(detectors), _MEMBERS), np.nan)
+    if expected is not None:
+        for row, one in zip(found, detectors, strict=True):
+            row[:] = expected.means - one.sign * one.effective(expected.smallest_tolerance)
+    return found
 
 
 class Members:
@@ -230,6 +248,11 @@ class EvidenceTable:
         rows = np.array([self._rows[segment] for segment in segments], dtype=np.int64)
         return EvidenceSums(self.sums[rows], self.means[rows], self.since[rows])
 
+    def begin_all(self, now: float) -> None:
+        """Begin the sums of all segments anew."""
+        for segment, row in self._rows.items():
+            self.begin(segment, self.means[row].copy(), now)
+
     def restore(self, segments: Sequence[Any], sums: "EvidenceSums") -> None:
         """Take stored sums."""
         for index, segment in enumerate(segments):
@@ -298,12 +321,18 @@ class Blocks:
         return float(np.max(_BLOCK_ERRORS * error + np.where(excess, _WANDERS * wander, 0.0)))
 
 
+_NEW = (0, np.nan, np.nan, -np.inf, 0.0, np.nan, 0.0, np.nan)
+"""What a new window has in each column of `ChangeEvidence`."""
+
+
 @dataclass(slots=True, eq=False)
 class ChangeEvidence:
     """The evidence of windows against no change, between evaluations, as columns; and where each way began to grow."""
 
     detectors: int
     segments: tuple[Any, ...] = ()
+    away: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
+    """The columns of segments whose windows are not here now."""
     taken: EvidenceSums = field(init=False)
     """The sums until the last evaluation."""
     logs: Floats = field(init=False)
@@ -327,23 +356,34 @@ class ChangeEvidence:
         self.logs, self.rise, self.began_at, self.began_records = (np.zeros(ways) for _ in range(4))
         self.alarm_at = np.zeros(ways[:2])
 
-    def select(self, segments: Sequence[Any]) -> None:
-        """Order the windows as given: unknown ones are new, others are forgotten."""
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """All columns, a row for each window."""
+        return (*self.taken, self.logs, self.rise, self.began_at, self.began_records, self.alarm_at)
+
+    def put(self, segments: Sequence[Any], columns: Sequence[NDArray[Any]]) -> None:
+        """Replace all columns."""
+        self.segments, self.taken = tuple(segments), EvidenceSums(*columns[:3])
+        self.logs, self.rise, self.began_at, self.began_records, self.alarm_at = columns[3:]
+
+    def select(self, segments: Sequence[Any], kept: Container[Any] = ()) -> None:
+        """Order the windows as given: unknown ones are new; others are forgotten, unless they are to be kept."""
         segments = tuple(segments)
         if segments == self.segments:
             return
-        places = {segment: place for place, segment in enumerate(self.segments)}
-        chosen = np.array([places.get(segment, -1) for segment in segments], dtype=np.int64)
-
-        def taken(column: NDArray[Any], new: float) -> NDArray[Any]:
-            padded = np.concatenate([column, np.full((1, *column.shape[1:]), new, dtype=column.dtype)])
-            return padded[chosen]
-
-        sums, means, since = self.taken
-        self.taken = EvidenceSums(taken(sums, 0), taken(means, np.nan), taken(since, np.nan))
-        self.logs, self.rise = taken(self.logs, -np.inf), taken(self.rise, 0.0)
-        self.began_at, self.began_records = taken(self.began_at, np.nan), taken(self.began_records, 0.0)
-        self.alarm_at, self.segments = taken(self.alarm_at, np.nan), segments
+        columns = self.columns
+        rows = {segment: tuple(one[place] for one in columns) for place, segment in enumerate(self.segments)}
+        rows = {**self.away, **rows}
+        self.away = {one: row for one, row in rows.items() if one in kept and one not in set(segments)}
+        new = [np.full(one.shape[1:], fill, dtype=one.dtype) for one, fill in zip(columns, _NEW, strict=True)]
+        each = [rows.get(segment, new) for segment in segments]
+        self.put(
+            segments,
+            [
+                np.array([row[number] for row in each], dtype=one.dtype).reshape(-1, *one.shape[1:])
+                for number, one in enumerate(columns)
+            ],
+        )
 
     def update(self, now: EvidenceSums, newest_at: Floats, held: Booleans | None = None) -> Sums:
         """Take the records since the last evaluation; return them, as differences of sums.

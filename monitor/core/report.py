@@ -22,7 +22,7 @@ from monitor.core.baselines.comparison import (
     Verdict,
 )
 from monitor.core.calibration import WindowEstimates, or_none
-from monitor.core.change import ChangeColumns, ChangeStatus
+from monitor.core.change import ChangeColumns, ChangeStatus, EvidenceSums
 from monitor.core.decisions import Decision
 from monitor.core.estimate import HEADLINE, STATES, Estimate, Interval, Result, Why, WindowState
 from monitor.core.estimators.ensemble import headline_in
@@ -516,3 +516,5 @@ class Snapshot:
     """Whether the backlog is too large, or unknown."""
     counts: Mapping[str, Count] = field(default_factory=dict)
     """Records since the start, by `input_health.count_key`."""
+    evidence: EvidenceSums | None = None
+    """The evidence of changes; None if nothing looks for them."""

@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.core.change import EvidenceTable
+from monitor.core.change import BYTES_PER_WINDOW, EvidenceTable
 from monitor.core.input_health import FAR_BEHIND_SECONDS
 from monitor.core.record_columns import Records, Texts
 from monitor.core.scores import Booleans, Floats, Integers, Singles
@@ -392,7 +392,8 @@ class ModelWindows:
 
     @property
     def _window_bytes(self) -> int:
-        return bytes_per_window(self._gauge, self._bounds, len(self._places))
+        detectors = 0 if self._evidence is None else len(self._evidence.detectors)
+        return bytes_per_window(self._gauge, self._bounds, len(self._places)) + detectors * BYTES_PER_WINDOW
 
     def of_the_right_version(self, records: Records) -> Integers:
         """Return the rows with the reference's model version or none."""

@@ -1,6 +1,7 @@
 """The evaluation of a model: a snapshot of its windows, estimators, alerts with their stored state, one immutable report."""
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,6 +37,7 @@ from monitor.core.baselines.comparison import (
     change_upper,
 )
 from monitor.core.calibration import WindowEstimates
+from monitor.core.change import ChangeColumns, ChangeEvidence
 from monitor.core.estimate import HEADLINE, STATES, Why, WindowState
 from monitor.core.estimators.ensemble import headline_in
 from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, VersionCounts, far_mix
@@ -53,7 +55,14 @@ from monitor.core.report import (
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.errors import Problem, UnknownName, UsageError
-from monitor.evaluation.stored_values import AlertMemory, WindowAlertState, baselines_as_bytes, baselines_from_bytes
+from monitor.evaluation.stored_values import (
+    AlertMemory,
+    WindowAlertState,
+    baselines_as_bytes,
+    baselines_from_bytes,
+    changes_as_bytes,
+    changes_from_bytes,
+)
 from monitor.reference.reference import NO_ADAPTIVE, Reference
 
 log = logging.getLogger("cpcmon")
@@ -64,6 +73,8 @@ _OK, _ERROR = STATES.index(WindowState.OK), STATES.index(WindowState.ERROR)
 _WARMING, _TOO_FEW, _STALE = map(STATES.index, (WindowState.WARMING, WindowState.TOO_FEW_RECORDS, WindowState.STALE))
 _PART_OF_A_WHOLE = (_WARMING, _TOO_FEW, _STALE)
 """States with good records that are too few or too old for an estimate of their own."""
+_NOT_COUNTED = [STATES.index(one) for one in (WindowState.VERSION_MISMATCH, WindowState.DEGRADED_INPUT)]
+"""States in which records are not what the reference is about, so that they are no evidence."""
 _FAILED = 1 + list(Why).index(Why.ERROR)
 _TIED_REFERENCE = 0.5
 """With such a share of tied confidences in the reference, the model rounds its outputs, and one-hot vectors are normal."""
@@ -79,6 +90,10 @@ class Snapshots(Protocol):
 
     def snapshot(self, model: str, now: float, running: float) -> Snapshot:
         """Return a consistent snapshot of all windows of a model."""
+        ...
+
+    def begin_evidence(self, model: str, means: Mapping[Segment, Floats], now: float) -> None:
+        """Begin the evidence of changes of some segments anew, with other means."""
         ...
 
 
@@ -141,6 +156,7 @@ class Evaluator:
     """What the metrics page shows beyond accuracy."""
     _baselines: Baselines | None = field(init=False)
     """None without a reference."""
+    _changes: ChangeEvidence = field(init=False)
     _counted: tuple[int, int] | None = None
     _input: RecentInput = field(default_factory=RecentInput)
     _unmatched: tuple[str, ...] = ()
@@ -173,6 +189,7 @@ class Evaluator:
                 bounds.age_seconds,
             )
         self._exported = () if self.reference is None else self.config.exported(self.reference.classes)
+        self._changes = ChangeEvidence(len(self.config.detectors))
 
     @property
     def name(self) -> str:
@@ -195,13 +212,16 @@ class Evaluator:
         if memory.versions.of == self._version:
             self._versions = memory.versions
         self._input = memory.input
+        if (changes := changes_from_bytes(memory.changes, len(self.config.detectors))) is not None:
+            self._changes = changes
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
     def alert_state_bytes(self) -> bytes:
         """Return the alert state as bytes."""
         windows = {**self._missing, **{segment: tracked.memory for segment, tracked in self._windows.items()}}
-        return AlertMemory(self._versions, tuple(windows.values()), input=self._input).to_bytes()
+        changes = changes_as_bytes(self._changes)
+        return AlertMemory(self._versions, tuple(windows.values()), input=self._input, changes=changes).to_bytes()
 
     def restore_baselines(self, content: bytes | None) -> None:
         """Restore the own baselines. Those of another reference are collected anew."""
@@ -346,6 +366,7 @@ class Evaluator:
                 one.memory.last_valid_at = at.now
             _set_state(one.memory, STATES[state], at.now)
         compared = self._compare(snapshot, found, at.now)
+        changes = self._detect(snapshot, found.states, at.now)
         facts = WindowFacts(
             found.states,
             quiet_seconds,
@@ -360,7 +381,16 @@ class Evaluator:
             compared.own & ~compared.verified,
             compared.furthest_drift(found.shown),
             lambda rule: _compared_metric(rule, performance, found.shown, reference.classes),
+            None if changes is None else lambda rule: self._change_of(rule, changes, snapshot, found, compared),
         )
+        alerts = self._alerts(
+            tracked,
+            facts,
+            [Dwell(*one, at.elapsed) for one in zip(records.tolist(), new.tolist(), strict=True)],
+            at.now,
+        )
+        if changes is not None:
+            self._note_alarms(alerts, snapshot.newest_at)
         return WindowReports(
             tuple(snapshot.segments),
             tuple(one.name for one in tracked),
@@ -374,15 +404,71 @@ class Evaluator:
             snapshot.newest_at,
             _times(one.memory.last_valid_at for one in tracked),
             _times(one.memory.state_since for one in tracked),
-            self._alerts(
-                tracked,
-                facts,
-                [Dwell(*one, at.elapsed) for one in zip(records.tolist(), new.tolist(), strict=True)],
-                at.now,
-            ),
+            alerts,
             performance,
             compared,
+            changes,
         )
+
+    def _detect(self, snapshot: Snapshot, states: Codes, now: float) -> ChangeColumns | None:
+        """Take the evidence of the records since the last evaluation; None if nothing looks for changes."""
+        evidence, changes, baselines = snapshot.evidence, self._changes, cast("Baselines", self._baselines)
+        if evidence is None:
+            return None
+        segments, rules = tuple(snapshot.segments), self._change_rules
+        changes.select(segments, self._missing)
+        held = np.repeat(np.isin(states, _NOT_COUNTED)[:, None], len(rules), axis=1)
+        new = changes.update(evidence, snapshot.newest_at, held)
+        before = baselines.expectations(segments, self.config.detectors)
+        for window in np.flatnonzero(before.is_own & ~held.any(axis=1)).tolist():
+            baselines.add_block(segments[window], new[window], float(snapshot.newest_at[window]))
+        expected = baselines.expectations(segments, self.config.detectors)
+        same = (expected.means == evidence.means) | (np.isnan(expected.means) & np.isnan(evidence.means))
+        differ = ~np.all(same, axis=(1, 2))
+        if differ.any():
+            begun = {segments[window]: expected.means[window] for window in np.flatnonzero(differ).tolist()}
+            self.snapshots.begin_evidence(self.name, begun, now)
+            changes.restart(differ)
+        value = np.where(differ[:, None], np.nan, changes.value).T
+        began_at, records_since = (np.where(value > 0.0, one.T, np.nan) for one in changes.began())
+        return ChangeColumns(
+            tuple(rule.direction for rule in rules),
+            value,
+            tuple(math.log10(self.config.evidence_budget(rule)) for rule in rules),
+            np.array([rule.detector.effective(expected.smallest_tolerance) for rule in rules]),
+            began_at,
+            records_since,
+            expected.blocks,
+        )
+
+    @property
+    def _change_rules(self) -> tuple[AlertRule, ...]:
+        return tuple(rule for rule in self.config.alerts if rule.kind is AlertType.CHANGE)
+
+    def _change_of(
+        self, rule: AlertRule, changes: ChangeColumns, snapshot: Snapshot, found: _Estimated, compared: Comparisons
+    ) -> tuple[Floats, float, Flags]:
+        """Return the evidence of a rule, the evidence to alarm at, and where an alarm may end.
+
+        It ends when the window has only records since the alarm, and its estimate is back within the tolerance.
+        """
+        row = self._change_rules.index(rule)
+        after = snapshot.oldest_at > self._changes.alarm_at[:, row]
+        margin = changes.tolerance[row] - np.minimum(rule.hysteresis, changes.tolerance[row] / 2.0)
+        below = rule.detector.sign * (compared.accuracy - np.where(found.shown, found.headline, np.nan))
+        return (
+            changes.evidence[row],
+            changes.thresholds[row],
+            ~self._changes.watching[:, row] | (after & (below <= margin)),
+        )
+
+    def _note_alarms(self, alerts: AlertColumns, newest_at: Floats) -> None:
+        """Note where an alarm has begun; where it has ended, evidence starts at 0."""
+        for detector, rule in enumerate(self._change_rules):
+            firing, alarm_at = alerts.firing[self.config.alerts.index(rule)], self._changes.alarm_at[:, detector]
+            self._changes.restart(~firing & ~np.isnan(alarm_at), detector)
+            began = firing & np.isnan(self._changes.alarm_at[:, detector])
+            self._changes.alarm_at[began, detector] = newest_at[began]
 
     def _compare(self, snapshot: Snapshot, found: _Estimated, now: float) -> Comparisons:
         """Compare the windows with their baselines."""
@@ -551,6 +637,7 @@ def _joined(windows: WindowReports, missing: Sequence[SegmentReport]) -> WindowR
     found = WindowReports.of([*replace(windows, performance=None), *missing])
     return replace(
         found,
+        changes=None if windows.changes is None else windows.changes.padded(len(missing)),
         performance=None if performance is None else performance.padded(len(missing)),
         comparisons=None if windows.comparisons is None else windows.comparisons.padded(len(missing)),
     )

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
 from monitor.core.alerts import AlertPhase, AlertState
 from monitor.core.baselines.comparison import OwnBaseline
+from monitor.core.change import ChangeEvidence
 from monitor.core.input_health import RecentInput, VersionCounts
 from monitor.core.segments import Segment, name_of
 
@@ -63,6 +65,42 @@ class WindowAlertState(msgspec.Struct, array_like=True):
     state_since: float | None = None
 
 
+class _StoredChanges(msgspec.Struct, array_like=True):
+    """The evidence of changes between evaluations, as it is stored."""
+
+    detectors: int
+    segments: list[Segment]
+    columns: list[bytes]
+
+
+def changes_as_bytes(evidence: ChangeEvidence) -> bytes:
+    """Return the evidence of changes as bytes."""
+    away = list(evidence.away.items())
+    columns = [
+        np.concatenate([one, np.array([row[number] for _, row in away], dtype=one.dtype).reshape(-1, *one.shape[1:])])
+        for number, one in enumerate(evidence.columns)
+    ]
+    segments = [*evidence.segments, *(segment for segment, _ in away)]
+    return msgspec.msgpack.encode(_StoredChanges(evidence.detectors, segments, [one.tobytes() for one in columns]))
+
+
+def changes_from_bytes(content: bytes, detectors: int) -> ChangeEvidence | None:
+    """Return stored evidence; None if it is of another number of detectors, or invalid."""
+    evidence = ChangeEvidence(detectors)
+    try:
+        stored = msgspec.msgpack.decode(content, type=_StoredChanges)
+        if stored.detectors != detectors:
+            return None
+        columns = [
+            np.frombuffer(one, dtype=empty.dtype).reshape(len(stored.segments), *empty.shape[1:]).copy()
+            for one, empty in zip(stored.columns, evidence.columns, strict=True)
+        ]
+    except (msgspec.DecodeError, ValueError):
+        return None
+    evidence.put(stored.segments, columns)
+    return evidence
+
+
 @dataclass(frozen=True, slots=True)
 class AlertMemory:
     """The alert state of a model, as it is stored."""
@@ -71,6 +109,8 @@ class AlertMemory:
     windows: tuple[WindowAlertState, ...]
     version: int = _FORMAT
     input: RecentInput = field(default_factory=RecentInput)
+    changes: bytes = b""
+    """See `changes_as_bytes`."""
 
     def to_bytes(self) -> bytes:
         """Return the bytes to store."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from monitor.config.config import IngestOptions
 from monitor.core.report import Snapshot
+from monitor.core.scores import Floats
+from monitor.core.segments import Segment
 from monitor.errors import StatePaused
 from monitor.ingest.backlog import Backlog
 from monitor.ingest.model_state import ModelState, ModelStates
@@ -199,6 +201,10 @@ class IngestView:
         """Return everything that an evaluation needs of a model."""
         return self._states.snapshot(model, now, running)
 
+    def begin_evidence(self, model: str, means: Mapping[Segment, Floats], now: float) -> None:
+        """Begin the evidence of changes of some segments anew, with other means."""
+        self._states.begin_evidence(model, means, now)
+
     def counters(self) -> Counters:
         """Return all counts since the state was created, as of the last commit: not to be changed. Never waits."""
         return self._states.counters()
@@ -364,6 +370,7 @@ class Ingestion:
             deleted_windows=[(model.stored_name, segment) for model in models for segment in model.windows],
             ids_needed={model.stored_name: model.ids.next_batch for model in models},
         )
+        self.states.plan_evidence(plan)
         self._commit(plan, now)
         self.states.put(shard, self.states.empty(shard))
 

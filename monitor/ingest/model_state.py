@@ -8,12 +8,15 @@ are the sum over its shards. Totals add up exactly, so the sum over all processe
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from monitor.config.config import ModelOptions
+from monitor.core.change import EvidenceSums, EvidenceTable
 from monitor.core.decisions import DecidedBy
 from monitor.core.input_health import Count, InputHealth, InputProblem, count_key
 from monitor.core.recent_ids import RecentIds
@@ -41,14 +44,86 @@ _PIECE, _MOST_PIECES = 1 << 13, 1_000
 """Records that are measured before the lock is released for others, and how often it is released."""
 
 
+class _StoredEvidence(msgspec.Struct):
+    """The evidence of changes of a model, as it is stored."""
+
+    of: str
+    """The reference and the detectors."""
+    stored_to: dict[str, int]
+    segments: list[Segment]
+    sums: bytes
+    means: bytes
+    since: bytes
+
+
+class ModelEvidence:
+    """The evidence of changes of a model over all its shards, and up to which chunk of each it is stored.
+
+    The records of later chunks are counted again after a restart, so those chunks are kept whole until then.
+    """
+
+    def __init__(self, options: ModelOptions, table: EvidenceTable) -> None:
+        self.table = table
+        self._of = f"{options.reference.fingerprint} {options.detectors}"
+        self.stored_to: dict[str, int] = {}
+        """By stored name."""
+        self.restored = False
+        """Whether it was stored before. Otherwise it starts with the records that come now."""
+        self.waits = True
+        """Whether it must be stored with the next commit."""
+
+    def to_bytes(self, stored_to: Mapping[str, int]) -> bytes:
+        """Return the bytes to store."""
+        segments = self.table.segments
+        columns = (column.tobytes() for column in self.table.snapshot(segments))
+        return msgspec.msgpack.encode(_StoredEvidence(self._of, {**self.stored_to, **stored_to}, segments, *columns))
+
+    def restore(self, content: bytes | None, holds: Callable[[Segment], bool], now: float) -> str | None:
+        """Take stored evidence; return why it starts anew, None if it does not."""
+        self.table.begin_all(now)
+        if content is None:
+            return None
+        try:
+            stored = msgspec.msgpack.decode(content, type=_StoredEvidence)
+            table, count = self.table, len(stored.segments)
+            sums = np.frombuffer(stored.sums, dtype=np.int64).reshape(count, table.sums.shape[1])
+            means = np.frombuffer(stored.means).reshape(count, *table.means.shape[1:])
+            columns = EvidenceSums(sums, means, np.frombuffer(stored.since).reshape(count))
+        except (msgspec.DecodeError, ValueError):
+            return "its stored evidence of changes is of other alerts, or invalid"
+        if stored.of != self._of:
+            return "its reference or its alerts on changes are new"
+        kept = [place for place, segment in enumerate(stored.segments) if holds(segment)]
+        sums, means, since = columns
+        some = EvidenceSums(sums[kept], means[kept], since[kept])
+        self.table.restore([stored.segments[place] for place in kept], some)
+        self.stored_to, self.restored, self.waits = dict(stored.stored_to), True, False
+        return None
+
+
+def evidence_key_of(model: str) -> str:
+    """Return the key of a model's evidence in the state."""
+    return f"evidence:{model}"
+
+
 class ModelState:
     """A model's windows, ids and input health, for one shard."""
 
-    def __init__(self, options: ModelOptions, shard: Shard = COMMON, gauge: Gauge | None = None) -> None:
+    def __init__(
+        self,
+        options: ModelOptions,
+        shard: Shard = COMMON,
+        gauge: Gauge | None = None,
+        evidence: ModelEvidence | None = None,
+    ) -> None:
         self.options = options
         self.stored_name = stored_name(options.name, shard)
         """Its name in the state."""
         self.gauge = gauge or options.gauge()
+        if evidence is None and (table := options.evidence(self.gauge)) is not None:
+            evidence = ModelEvidence(options, table)
+        self.evidence = evidence
+        """Shared by all shards; None if nothing looks for changes."""
         self.decides = options.reference.calibration.decision.by is DecidedBy.FIELD
         """Whether records name the decision."""
         self.ids = RecentIds(options.most_ids)
@@ -58,12 +133,14 @@ class ModelState:
 
     def clear(self) -> None:
         """Start with empty windows."""
-        self.windows = self.options.windows(self.gauge)
+        self.windows = self.options.windows(self.gauge, None if self.evidence is None else self.evidence.table)
         self.last_arrival: dict[Segment, float] = {}
         """When records last entered each window since the start, on the monotonic clock."""
         self.earlier_arrival: dict[Segment, float] = {}
         """When records last arrived at each window before the start, in Unix seconds."""
         self.log = ChunkLog(self.stored_name, len(self.options.reference.classes))
+        if self.evidence is not None:
+            self.log.keep_after(self.evidence.stored_to.get(self.stored_name, 0))
 
     @property
     def name(self) -> str:
@@ -72,7 +149,7 @@ class ModelState:
 
     def in_shard(self, shard: Shard) -> "ModelState":
         """Return the same model for another shard, without records."""
-        return ModelState(self.options, shard, self.gauge)
+        return ModelState(self.options, shard, self.gauge, self.evidence)
 
     def holds(self, segment: Segment) -> bool:
         """Return whether the configuration has a window for this segment."""
@@ -104,7 +181,7 @@ class ModelState:
 
     def restore(self, chunks: Sequence[StoredChunk]) -> None:
         """Add stored chunks together: their arrivals ascend."""
-        records = joined([one.chunk for one in chunks])
+        records = joined([self._with_counted(one) for one in chunks])
         for one in chunks:
             for segment, arrived in ((ALL, one.chunk.arrived), *zip(one.chunk.segments, one.arrivals, strict=True)):
                 self.earlier_arrival[segment] = max(self.earlier_arrival.get(segment, -math.inf), float(arrived))
@@ -114,8 +191,20 @@ class ModelState:
             self.log.added(one.number, start, len(one.chunk.at), one.chunk.arrived)
             start += len(one.chunk.at)
 
+    def _with_counted(self, stored: StoredChunk) -> Chunk:
+        """Return a stored chunk; its records count as evidence unless they did before."""
+        chunk = stored.chunk
+        if self.evidence is None:
+            return chunk
+        new = self.evidence.restored and stored.number > self.evidence.stored_to.get(self.stored_name, 0)
+        return chunk if new else replace(chunk, counted=np.zeros(len(chunk.at), dtype=np.bool_))
+
     def restored(self, segments: Iterable[Segment]) -> None:
         """End the restore of these windows; some may have lost all their records."""
+        if self.evidence is not None:
+            if not self.evidence.restored:
+                self.evidence.stored_to[self.stored_name] = self.log.last
+            self.log.keep_after(self.evidence.stored_to.get(self.stored_name, 0))
         for segment in segments:
             if segment not in self.windows and self.holds(segment):
                 self.windows.place(segment, 0.0)
@@ -220,6 +309,7 @@ class ModelStates:
             entered=entered,
             came_at=latest([one.last_arrival.get(segment) for one, segment in each]),
             came_before=latest([one.earlier_arrival.get(segment) for one, segment in each]),
+            evidence=None if common.evidence is None else common.evidence.table.snapshot(tuple(shards)),
             input=InputFacts(
                 health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints, referred
             ),
@@ -290,9 +380,23 @@ class ModelStates:
             self._shards[shard] = models
 
     def remove(self, shard: Shard) -> None:
-        """Remove a shard, without writing it."""
+        """Remove a shard, without writing it. Its evidence stays here."""
         with self.lock:
+            for model in self._shards[shard].values():
+                if model.evidence is not None:
+                    model.windows.settle_evidence()
+                    model.evidence.stored_to[model.stored_name], model.evidence.waits = model.log.last, True
             del self._shards[shard]
+
+    def begin_evidence(self, model: str, means: Mapping[Segment, Floats], now: float) -> None:
+        """Begin the evidence of some segments anew, with other means. For any thread."""
+        with self.lock:
+            evidence = self.common[model].evidence
+            if evidence is None:
+                return
+            for segment in means.keys() & set(evidence.table.segments):
+                evidence.table.begin(segment, means[segment], now)
+                evidence.waits = True
 
     def clock_jumped(self, seconds: float) -> None:
         """Adjust the windows to a jump of the system clock."""
@@ -311,10 +415,31 @@ class ModelStates:
             return {name: _oldest(models.values()) for (owner, name), models in self._shards.items() if owner == source}
 
     def maintain(self, plan: CommitPlan) -> None:
-        """Plan the maintenance of the stored records."""
+        """Plan the maintenance of the stored records, and of the evidence of changes."""
         with self.lock:
+            for name, common in self.common.items():
+                if common.evidence is not None:
+                    self._plan_evidence(plan, common.evidence, self.of(name))
             for model in self:
                 model.maintain(plan)
+
+    def plan_evidence(self, plan: CommitPlan) -> None:
+        """Plan to store all evidence, before records are deleted."""
+        with self.lock:
+            for name, common in self.common.items():
+                if common.evidence is not None:
+                    common.evidence.waits = True
+                    self._plan_evidence(plan, common.evidence, self.of(name))
+
+    @staticmethod
+    def _plan_evidence(plan: CommitPlan, evidence: ModelEvidence, shards: Sequence[ModelState]) -> None:
+        """Plan to store the evidence of all records until now, if it is time."""
+        if evidence.waits or any(one.log.keeps_much for one in shards):
+            for one in shards:
+                one.windows.settle_evidence()
+            stored_to = {one.stored_name: one.log.last for one in shards}
+            plan.evidence_to |= stored_to
+            plan.values = {**plan.values, evidence_key_of(shards[0].name): evidence.to_bytes(stored_to)}
 
     def count(self, counted: Counters) -> None:
         """Add counts that are written with the next commit."""
@@ -329,6 +454,12 @@ class ModelStates:
             for name, segment in plan.deleted_windows:
                 if name in models:
                     models[name].forget(segment)
+                    self._forget_evidence(models[name].name, segment)
+            for name, number in plan.evidence_to.items():
+                model = models[name]
+                model.log.keep_after(number)
+                if model.evidence is not None:
+                    model.evidence.stored_to[name], model.evidence.waits = number, False
             for name, change in plan.maintenance.items():
                 models[name].log.maintained(change)
             for (name, chunk), number in zip(plan.chunks, ids, strict=True):
@@ -341,6 +472,13 @@ class ModelStates:
             for name, health in plan.health.items():
                 self.common[name].health = health
         self._published = self.counted.copy()
+
+    def _forget_evidence(self, model: str, segment: Segment) -> None:
+        """Forget the evidence of a segment that no shard has any more."""
+        evidence = self.common[model].evidence
+        held = any(segment in one.windows for one in self.of(model))
+        if evidence is not None and segment in evidence.table and not held:
+            evidence.table.release([segment])
 
     def _count_added(self, model: str, added: Added, displaced: int) -> None:
         """Count what is known only now: it is written with the next commit, and after a kill may lag by one batch.

@@ -11,7 +11,7 @@ from monitor.config.config import NO_DECISIONS, ModelShape
 from monitor.core.input_health import InputHealth
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.ingest.backlog import ProgressLog
-from monitor.ingest.model_state import ModelState
+from monitor.ingest.model_state import ModelState, evidence_key_of
 from monitor.state.commit_plan import COMMON, StoredChunk, WindowName, display_name, split_stored_name
 from monitor.state.store import State
 
@@ -36,15 +36,18 @@ def restore(
 
     Windows of other shards, of the sources named in `sharded`, are only checked: ownership is not known yet.
     """
-    dropped = _unusable_windows(state, models, sharded)
+    dropped, values, anew = _unusable_windows(state, models, sharded), state.values(), list[str]()
+    for name, model in models.items():
+        if f"health:{name}" in values:
+            model.health = InputHealth.from_bytes(values[f"health:{name}"])
+        if model.evidence is not None:
+            reason = model.evidence.restore(values.get(evidence_key_of(name)), model.holds, now)
+            anew += [] if reason is None else [f"{name}: the evidence of changes starts anew: {reason}"]
     _restore_models(state, models.values(), dropped)
-    for name, value in state.values().items():
-        kind, _, model = name.partition(":")
-        if kind == "health" and model in models:
-            models[model].health = InputHealth.from_bytes(value)
     shapes = {name: msgspec.json.encode(model.options.shape) for name, model in models.items()}
     events = [
         *state.events,
+        *anew,
         *(
             f"dropped the stored window {name_of(segment)} of {display_name(stored)}: {why}"
             for (stored, segment), why in dropped.items()

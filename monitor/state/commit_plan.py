@@ -207,6 +207,8 @@ class CommitPlan:
     """New values, to be written."""
     health: Mapping[str, InputHealth] = field(default_factory=dict)
     """By model, for memory; its bytes are among `values`."""
+    evidence_to: dict[str, int] = field(default_factory=dict)
+    """By stored name of a model, the id of the last chunk whose evidence is among `values`."""
     values: Mapping[str, bytes | None] = field(default_factory=dict)
     """Named values: alert state, input health."""
     rejected: list[tuple[str, str, Pointer]] = field(default_factory=list)
@@ -238,6 +240,22 @@ class ChunkLog:
         """The last arrival."""
         self._settled = True
         """Whether there is nothing to do."""
+        self._evidence_to: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The id of the last chunk; 0 without any."""
+        return int(self._chunks["id"][self._count - 1]) if self._count else 0
+
+    def keep_after(self, number: int) -> None:
+        """Keep the chunks after this one whole: their evidence is not stored yet, and is taken from them after a restart."""
+        self._evidence_to, self._settled = number, False
+
+    @property
+    def keeps_much(self) -> bool:
+        """Whether evidence should be stored, because of what is kept for it."""
+        kept = self._chunks[: self._count][self._chunks["id"][: self._count] > (self._evidence_to or 0)]
+        return len(kept) >= _FAN or int((kept["stored"] - kept["live"]).sum()) > _SPARE_RECORDS or self.restamped
 
     def added(self, number: int, start: int, records: int, arrived: float) -> None:
         """Add a committed chunk; `number` is its id, and `start` the arrival number of its first record."""
@@ -258,7 +276,10 @@ class ChunkLog:
             return
         # Windows deleted in the same commit must not come back; their records leave after it.
         deleted = {segment for name, segment in plan.deleted_windows if name == self.name}
-        change, held = Maintenance(chunks["id"][chunks["live"] == 0].tolist()), np.flatnonzero(chunks["live"])
+        evidence_to = plan.evidence_to.get(self.name, self._evidence_to)
+        free = np.full(self._count, fill_value=True) if evidence_to is None else chunks["id"] <= evidence_to
+        empty = chunks["live"] == 0
+        change, held = Maintenance(chunks["id"][empty & free].tolist()), np.flatnonzero(~empty & free)
         if self.restamped:
             change.rewritten = self._rewritten(windows, chunks[held], deleted)
         elif (run := self._run(chunks[held])) is not None:

@@ -18,6 +18,17 @@ from numpy.typing import NDArray
 
 from monitor.core.baselines.output_drift import MEASURES, BaselineOutputs, Measure, shares
 from monitor.core.calibration import Calibration, WindowEstimates, or_none
+from monitor.core.change import (
+    FEWEST_BLOCKS,
+    MEMBERS,
+    UNKNOWN,
+    Blocks,
+    Detector,
+    Expected,
+    Sums,
+    null_means,
+    smallest_tolerance,
+)
 from monitor.core.estimators.ensemble import headline_in
 from monitor.core.scores import Booleans, Floats, Integers
 from monitor.core.segments import ALL, Segment
@@ -131,6 +142,8 @@ class OwnBaseline:
     complete: bool = False
     confirmed: bool = False
     """Whether an operator confirmed it."""
+    blocks: Blocks = field(default_factory=Blocks)
+    """The same for detectors of changes, from the records of single evaluations."""
 
     def restarted(self) -> "OwnBaseline":
         """Return a new one, of the records that come from the next evaluation on."""
@@ -355,6 +368,19 @@ class _Latest(NamedTuple):
     limit: Floats
 
 
+class Expectations(NamedTuple):
+    """What detectors of changes compare windows with, as columns."""
+
+    segments: tuple[Segment, ...]
+    own: Sequence[OwnBaseline | None]
+    means: Floats
+    """Of the null hypothesis, shape (windows, detectors, members); NaN while a baseline is collected."""
+    smallest_tolerance: Floats
+    blocks: Integers
+    """Evaluations that an own baseline has until now; FEWEST_BLOCKS for others."""
+    is_own: Booleans
+
+
 @dataclass(slots=True)
 class Baselines:
     """The baselines of a model. Collects those of its own segments."""
@@ -376,6 +402,7 @@ class Baselines:
     """Segments whose own baseline became complete since the caller last looked."""
     _kinds: tuple[tuple[Segment, ...], Codes] | None = None
     _latest: _Latest | None = None
+    _expectations: "Expectations | None" = None
 
     @property
     def needed(self) -> int:
@@ -385,12 +412,47 @@ class Baselines:
 
     def kind(self, segment: Segment) -> BaselineKind:
         """Return the kind of baseline of a segment."""
-        mode, labelled = self.options.mode, self.calibration.segments
-        if mode is BaselineMode.REFERENCE or (mode is BaselineMode.AUTO and segment == ALL):
-            return BaselineKind.REFERENCE
-        if mode is BaselineMode.AUTO and labelled is not None and segment in labelled:
-            return BaselineKind.LABELLED
-        return BaselineKind.OWN
+        return baseline_kind(self.calibration, self.options.mode, segment)
+
+    def add_block(self, segment: Segment, block: Sums, newest_at: float) -> None:
+        """Add the records between two evaluations to an own baseline, until it is complete for detectors of changes."""
+        before, period = self.own.get(segment), self.options.period
+        if before is None or before.since == np.inf or (before.complete and before.blocks.complete):
+            return
+        if period is not None and not (self._is_of_period(before) or period[0] <= newest_at <= period[1]):
+            return
+        after = before.blocks.added(block)
+        if after is not before.blocks:
+            self.own[segment], self.changed = replace(before, blocks=after), True
+
+    def expectations(self, segments: tuple[Segment, ...], detectors: Sequence[Detector]) -> "Expectations":
+        """Return what detectors of changes compare windows with, as columns."""
+        latest, own = self._expectations, [self.own.get(one) for one in segments] if self.own else []
+        if (
+            latest is None
+            or latest.segments != segments
+            or len(latest.own) != len(own)
+            or any(map(is_not, latest.own, own))
+        ):
+            expected = [self._expected(one) for one in segments]
+            kinds = [self.kind(one) is BaselineKind.OWN for one in segments]
+            collected = [(self.own.get(one) or OwnBaseline(self.of)).blocks.count for one in segments]
+            latest = self._expectations = Expectations(
+                segments,
+                own,
+                np.array([null_means(detectors, one) for one in expected]),
+                np.array([np.nan if one is None else one.smallest_tolerance for one in expected]),
+                np.where(kinds, collected, FEWEST_BLOCKS),
+                np.array(kinds),
+            )
+        return latest
+
+    def _expected(self, segment: Segment) -> Expected | None:
+        """Return what detectors of changes compare a segment with; None while it is collected."""
+        found, own = expected_means(self.calibration, self.options.mode, segment), self.own.get(segment)
+        if found is not None or own is None or not (own.complete and own.blocks.complete):
+            return found
+        return Expected(own.blocks.means, own.blocks.smallest_tolerance)
 
     def compare(
         self,
@@ -591,6 +653,33 @@ class Baselines:
         self.own[segment] = replace(found, confirmed=True)
         self.changed = True
         return True
+
+
+def baseline_kind(calibration: Calibration, mode: BaselineMode, segment: Segment) -> BaselineKind:
+    """Return the kind of baseline of a segment."""
+    labelled = calibration.segments
+    if mode is BaselineMode.REFERENCE or (mode is BaselineMode.AUTO and segment == ALL):
+        return BaselineKind.REFERENCE
+    if mode is BaselineMode.AUTO and labelled is not None and segment in labelled:
+        return BaselineKind.LABELLED
+    return BaselineKind.OWN
+
+
+def expected_means(calibration: Calibration, mode: BaselineMode, segment: Segment) -> Expected | None:
+    """Return what the reference says of the watched estimates in a segment; None if it has an own baseline."""
+    kind, unknown = (
+        baseline_kind(calibration, mode, segment),
+        smallest_tolerance(calibration.records, calibration.right),
+    )
+    if kind is BaselineKind.REFERENCE:
+        return Expected(np.full(len(MEMBERS), calibration.accuracy), unknown)
+    labelled = calibration.segments
+    if kind is BaselineKind.OWN or labelled is None:
+        return None
+    place = labelled.places([segment])[0]
+    biases = labelled.bias[[labelled.names.index(name) for name in MEMBERS], place]
+    unknown = max(unknown, UNKNOWN * float(np.sqrt(labelled.accuracy_variance[place])))
+    return Expected(labelled.accuracy[place] + biases, unknown)
 
 
 def _verdicts(found: Comparisons, estimates: WindowEstimates, valid: Booleans) -> Codes:
