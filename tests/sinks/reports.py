@@ -275,6 +275,8 @@ def config() -> Config:
         AlertRule("flawless", metric=Metric.PPV, above=0.999, on=On.LOWER),
         AlertRule("drifted", kind=AlertType.OUTPUT_DRIFT),
         AlertRule("new_site", kind=AlertType.BASELINE_GAP, drop=0.1),
+        AlertRule("dropped", kind=AlertType.CHANGE, severity=Severity.CRITICAL, for_seconds=0.0),
+        AlertRule("rose", kind=AlertType.CHANGE, direction=Direction.UP, for_seconds=0.0),
     )
     triage_alerts = (AlertRule("accuracy_low", drop=0.05, estimator="cpc_acc"),)
     return Config(
