@@ -37,6 +37,7 @@ _HELP: Mapping[str, str] = {
     "records_other_version_total": "Records of another version of the model, not ingested.",
     "records_duplicate_total": "Records with an id that was counted before, not ingested.",
     "records_without_segment_total": "Records that lack a field of a configured segment, counted in other segments only.",
+    "records_without_group_total": "Records without the field in `group_by` of a change alert, each counted as evidence.",
     "records_unstored_segment_total": "Records of segments beyond the limit, counted in `all` only.",
     "records_late_total": "Records older than the window, not ingested.",
     "records_evicted_total": "Records that left the window of the segment `all`.",

@@ -196,6 +196,7 @@ def with_changes(plain: Report) -> Report:
         np.array([[NOW - 60.0, NOW - 1500.0, NOW - 30.0, *rest], [NOW - 5.0, NOW - 10.0, nan, *rest]]),
         np.array([[12.0, 340.0, 3.0, *rest], [2.0, 4.0, nan, *rest]]),
         np.array([60, 60, 60, *(23 for _ in rest)]),
+        np.zeros((2, len(windows)), dtype=np.bool_),
     )
     return replace(plain, segments=replace(windows, changes=found))
 
