@@ -181,6 +181,19 @@ def test_a_change_is_said_first_and_nothing_holds_while_its_alert_fires(
             assert (said in text) is (page is model_page)
 
 
+def test_two_detectors_do_not_contradict_each_other() -> None:
+    """A drop is no rise."""
+    alert, down = _changed(9.1, AlertPhase.FIRING)
+    one = replace(
+        segment("A", WindowState.OK, estimated(0.83), alert), changes=(down, _changed(-1.0, direction=Direction.UP)[1])
+    )
+    site = sample_site({"density": replace(sample_report(), segments=(one,))})
+    text = text_of(model_page, site, name="density", segment="site=A")
+    assert "No evidence of a change" not in text
+    assert "No evidence of a rise: 10^-1.0 of 10^7.4." in text
+    assert "Looks for rises of more than 2.0 points." in text
+
+
 @pytest.mark.parametrize(
     ("where", "said"),
     [

@@ -196,8 +196,8 @@ def _fires(segment: SegmentReport) -> set[Direction]:
 
 def _changes(segment: SegmentReport, now: float) -> dict[str, Any]:
     """Return what the detectors of changes found, and what they look for."""
-    fires = _fires(segment)
-    quiet = [change_words(one, now) for one in segment.changes if one.direction not in fires]
+    fires, alone = _fires(segment), len(segment.changes) == 1
+    quiet = [change_words(one, now, alone=alone) for one in segment.changes if one.direction not in fires]
     # While a baseline is collected, both directions say the same.
     return {
         "fired": (fired := fired_changes(segment, now)),

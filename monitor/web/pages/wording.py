@@ -177,15 +177,15 @@ def fired_words(alert: AlertStatus, change: ChangeStatus | None, now: float) -> 
     return f"The accuracy has {_VERBS[direction]}: {found}{f'; it {began}' if began else ''}."
 
 
-def change_words(change: ChangeStatus, now: float) -> str:
-    """Say what a detector found in a window where its alert does not fire."""
+def change_words(change: ChangeStatus, now: float, *, alone: bool = True) -> str:
+    """Say what a detector found in a window where its alert does not fire; `alone` if it is the only one there."""
     if change.evidence is None:
         if change.tolerance is None:
             return f"Collecting the baseline: {change.blocks} of {FEWEST_BLOCKS} evaluations with records."
         return "No evidence of a change: no records yet."
     found = f"{power(change.evidence)} of {power(change.threshold)}"
     if change.evidence < change.threshold / 2.0:
-        return f"No evidence of a change: {found}."
+        return f"No evidence of a {'change' if alone else _NOUNS[change.direction]}: {found}."
     began = _began(change, now)
     return f"Some evidence of a {_NOUNS[change.direction]}: {found}{f'; if it is one, it {began}' if began else ''}."
 
