@@ -336,7 +336,7 @@ def _meaning(plan: Plan) -> list[str]:
     return [
         *lines,
         "- A segment that receives a tenth of the records needs about ten times as long: run this again with its rate.",
-        "- Drops are replayed as more records on which the model is unsure. Of eight real ones, most took one to two times as long.",
+        "- Drops are replayed as more records on which the model is unsure. Real ones may take longer: of eight, the slowest four times.",
         "- Confident mistakes do not show in the probabilities: no rule notices them.",
     ]
 
