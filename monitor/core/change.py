@@ -321,6 +321,15 @@ class Blocks:
     @property
     def smallest_tolerance(self) -> float:
         """What the blocks leave unknown of the mean, and how far it wanders by more than chance."""
+        unknown, wander = self._spread()
+        return float(np.max(unknown + wander))
+
+    @property
+    def wander(self) -> float:
+        """How far the mean wanders by more than chance, as tolerances count it."""
+        return float(np.max(self._spread()[1]))
+
+    def _spread(self) -> tuple[Floats, Floats]:
         degrees, means = max(1, self.count - 1), self.means
         apart = np.maximum(0.0, np.array(self.between) - self.records * means**2)
         # The variance within blocks; of single records there is none.
@@ -334,7 +343,7 @@ class Blocks:
         excess = apart / noise > degrees * (1.0 - third + _CHI_SQUARED * math.sqrt(third)) ** 3
         scale = max(1e-12, self.records - self.sizes / max(1, self.records))
         wander = np.sqrt(np.maximum(0.0, apart - degrees * noise) / scale)
-        return float(np.max(_BLOCK_ERRORS * error + np.where(excess, _WANDERS * wander, 0.0)))
+        return _BLOCK_ERRORS * error, np.where(excess, _WANDERS * wander, 0.0)
 
 
 _NEW = (0, np.nan, np.nan, -np.inf, 0.0, np.nan, 0.0, np.nan)
