@@ -32,6 +32,8 @@ POINT = float(1 << 36)
 
 TOLERANCE = 0.02
 """The drop that is not worth an alarm, unless the configuration says otherwise."""
+_INSIDE = 0.01
+"""How far the mean of the null hypothesis is at least from the best possible value."""
 UNKNOWN = 3.0
 """How many standard deviations of the reference accuracy a tolerance covers."""
 
@@ -141,7 +143,9 @@ def log_factors(values: Floats, means: Floats, low: Floats, high: Floats, sign: 
 
     `means` are those of the null hypothesis: a column for all records, or one for each. `low` and `high` bound the values.
     """
-    share = (means - values) / ((high[:, None] - means) if sign > 0.0 else (low[:, None] - means))
+    # A labelled baseline may lie where no value can: then no bet would be safe.
+    inside = np.minimum(means, high[:, None] - _INSIDE) if sign > 0.0 else np.maximum(means, low[:, None] + _INSIDE)
+    share = (inside - values) / ((high if sign > 0.0 else low)[:, None] - inside)
     # `share` is at least -1, and the largest bet is below 1: no factor is 0.
     found = BETS[:, None] * share[:, None, :]
     found += 1.0
