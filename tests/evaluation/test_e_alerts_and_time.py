@@ -440,7 +440,8 @@ def test_an_alert_on_the_field_interval_compares_the_wide_one(tmp_path: Path) ->
 def test_an_old_reference_is_judged_by_its_consensus_which_the_log_says(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monitor = Monitor(tmp_path, LOW)
+    """Its change alerts have no evidence, and are held."""
+    monitor = Monitor(tmp_path, LOW, AlertRule("drop", AlertType.CHANGE))
     monitor.restart(reference=older(monitor_reference()))
     monitor.send(300, POOR)
     report = monitor.step()
@@ -449,5 +450,6 @@ def test_an_old_reference_is_judged_by_its_consensus_which_the_log_says(
     assert whole(report).alerts[0].estimator == "consensus"
     assert whole(report).alerts[0].value is not None
     assert whole(report).field == ()
+    assert (whole(report).alerts[1].held, whole(report).alerts[1].value) == (True, None)
     assert "density: its reference was made by an older version" in caplog.text
     assert "run `cpcmon calibrate` again" in caplog.text
