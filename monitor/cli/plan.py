@@ -24,6 +24,7 @@ from monitor.errors import InvalidReference, Problem, UsageError
 from monitor.reference.delays import (
     DROPS,
     HORIZON_SECONDS,
+    MOST_PER_EVALUATION,
     Delay,
     History,
     Known,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 HEADING = "How soon is a drop of the accuracy noticed?"
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?/ ?(day|d|hour|h|minute|min|m|second|s)")
 _MOST_WINDOWS = 1_000_000
-_TICKS = ((60.0, "1 min"), (3600.0, "1 h"), (86400.0, "1 day"), (HORIZON_SECONDS, "90 days"))
+_TICKS = ((60.0, "1m"), (3600.0, "1h"), (86400.0, "1d"), (HORIZON_SECONDS, "90d"))
 _EASY = 2.0 / 3.0
 """The largest tolerance, as a share of a drop, at which it is noticed in good time."""
 
@@ -102,6 +103,8 @@ class Stream:
     """What its blocks ask for; None if there are too few."""
     alarms: tuple[int, ...]
     """After how many records it would have alarmed, as it is."""
+    quiet: float | None
+    """A tolerance at which it would not have; None if none was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +153,7 @@ def _planned(options: argparse.Namespace, reference: Reference, setup: Setup) ->
         check_decision_field(options, reference.calibration.decision, reference.classes)
         records = read_batch(options, options.history, reference.classes).records
         history = History(reference, records, str(options.history))
-        blocks = history.blocks(members, setup)
-        own = blocks.smallest_tolerance if blocks.complete else None
+        own = history.smallest_tolerance(members, setup)
         # What a person asks for is used, unless the reference does not allow it.
         wanted = max(smallest, own or 0.0) if options.tolerance is None else smallest
     tolerance = math.ceil(1000.0 * Detector(tolerance=options.tolerance).effective(wanted) - 1e-9) / 1000.0
@@ -161,7 +163,8 @@ def _planned(options: argparse.Namespace, reference: Reference, setup: Setup) ->
     with progress_bar("replaying") as progress:
         if history is not None:
             alarms = history.alarms(members, setup, progress)
-            stream = Stream(options.history.name, len(records), history.accuracy, own, tuple(alarms))
+            quiet = next((one for one, raised in alarms.items() if not raised), None)
+            stream = Stream(options.history.name, len(records), history.accuracy, own, tuple(alarms[tolerance]), quiet)
         found = []
         for place, drop in enumerate((0.0, *DROPS)):
 
@@ -193,9 +196,12 @@ def _time(duration: float) -> str:
     """Format a duration for people."""
     for unit, length in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
         if duration >= 2.0 * length or unit == "minute":
-            count = max(1, round(duration / length))
-            return f"{count:,} {unit}{'' if count == 1 else 's'}"
+            return _plural(max(1, round(duration / length)), unit)
     raise AssertionError
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _named(rule: Noticed) -> str:
@@ -223,6 +229,7 @@ def as_text(plan: Plan) -> list[str]:
     """Return the plan as sentences and tables."""
     numbers, setup = plan.reference.calibration, plan.setup
     per_day = setup.records_per_second * 86400.0
+    together = f", in all {setup.windows:,} windows together" if setup.windows > 1 else ""
     lines = [
         HEADING,
         f"Model {plan.reference.title}: accuracy {numbers.accuracy:.3f} on {numbers.records:,} labelled reference records.",
@@ -232,12 +239,12 @@ def as_text(plan: Plan) -> list[str]:
         *_stream_lines(plan),
         "",
         (
-            f"False alarms: at most one in {_time(setup.between_seconds)}, over {setup.windows:,} windows together. So the evidence"
+            f"False alarms: at most one in {_time(setup.between_seconds)}{together}. So the evidence"
             f" of a change must reach 10^{math.log10(setup.budget):.1f}."
         ),
         "",
-        f"{'':<40} {'half of such drops':<30} {'nine in ten such drops':<30}",
-        f"{'':<40} {'are noticed within':<30} {'are noticed within':<30}".rstrip(),
+        f"{'':<40} {'half of such drops':<30} nine in ten such drops",
+        f"{'':<40} {'are noticed within':<30} are noticed within",
     ]
     for drop, replayed in plan.drops:
         lines.append(f"drop of {_points(drop)}")
@@ -252,10 +259,12 @@ def as_text(plan: Plan) -> list[str]:
             lines.append(f"  {_named(rule):<38} {half:<30} {most}".rstrip())
     lines.append(f"nothing has changed, for {_time(plan.healthy.seconds)}")
     for rule in plan.healthy.rules:
-        promise = f"at most one false alarm in {_time(setup.between_seconds)}, in all windows together"
-        lines.append(
-            f"  {_named(rule):<38} {promise if rule.window is None else f'a false alarm in {rule.share:.0%} of such times'}"
-        )
+        raised = f"a false alarm in {rule.share:.0%} of such times"
+        if rule.window is None:
+            raised = f"at most one false alarm in {_time(setup.between_seconds)}{together}"
+            if plan.stream is not None and plan.stream.alarms:
+                raised = f"your stream raised {_plural(len(plan.stream.alarms), 'alarm')}: see above"
+        lines.append(f"  {_named(rule):<38} {raised}")
     return [*lines, "", *_meaning(plan), "", "Add to the model in the configuration:", "", *alerts_section(plan)]
 
 
@@ -288,28 +297,28 @@ def _stream_lines(plan: Plan) -> list[str]:
         if stream.tolerance > plan.setup.tolerance:
             lines.append("  With less than that, expect false alarms.")
     apart = stream.accuracy - accuracy
-    side = "above" if apart >= 0.0 else "below"
+    side = f"{_points(abs(apart))} {'above' if apart > 0.0 else 'below'}" if abs(apart) >= 0.0005 else "as on"
     lines += [
         "",
         (
             f"Your stream {printable(stream.name)}: {stream.records:,} records, estimated accuracy {stream.accuracy:.3f},"
-            f" {_points(abs(apart))} {side} the reference."
+            f" {side} the reference."
         ),
     ]
-    if stream.alarms:
-        raised = f"{len(stream.alarms):,} alarm{'' if len(stream.alarms) == 1 else 's'}"
-        lines.append(
-            f"  As it is, it would have raised {raised}, the first after {stream.alarms[0]:,} records. If nothing was wrong"
-            " then: a larger tolerance, group_by if several records are of one exam, or a baseline of its own."
-        )
-    else:
-        lines.append("  As it is, it would have raised no alarm.")
-    return lines
+    if not stream.alarms:
+        return [*lines, "  As it is, it would have raised no alarm."]
+    quiet = "" if stream.quiet is None else f" With a tolerance of {_points(stream.quiet)} it would have raised none."
+    return [
+        *lines,
+        f"  As it is, it would have raised {_plural(len(stream.alarms), 'alarm')}, the first after {stream.alarms[0]:,} records.{quiet}",
+        "  If nothing was wrong then: send records in the order in which they were made, use group_by if several are of one",
+        "  exam, choose a larger tolerance, or give the stream a baseline of its own.",
+    ]
 
 
 def _meaning(plan: Plan) -> list[str]:
     """Return what to conclude, in plain sentences."""
-    numbers = plan.reference.calibration
+    numbers, setup = plan.reference.calibration, plan.setup
     lines = ["What it means"]
     cannot = [(drop, why) for drop, replayed in plan.drops if (why := _cannot(plan, drop, replayed)) is not None]
     lines += [f"- An alert of type change cannot detect a drop of {_points(drop)}: {why}." for drop, why in cannot]
@@ -320,10 +329,14 @@ def _meaning(plan: Plan) -> list[str]:
             f"- To notice a drop of {_points(drop)} in good time, the tolerance should be at most {_points(_EASY * drop)}."
             f" That takes {needed:,} labelled reference records: {enough}."
         )
+    if setup.records_per_second * setup.every_seconds > MOST_PER_EVALUATION:
+        lines.append(
+            f"- Of each evaluation, {MOST_PER_EVALUATION:,} records are replayed: at your rate it takes less time."
+        )
     return [
         *lines,
         "- A segment that receives a tenth of the records needs about ten times as long: run this again with its rate.",
-        "- Drops are replayed as more records on which the model is unsure. Real ones took a third to four times as long.",
+        "- Drops are replayed as more records on which the model is unsure. Of eight real ones, most took one to two times as long.",
         "- Confident mistakes do not show in the probabilities: no rule notices them.",
     ]
 
@@ -370,6 +383,7 @@ def as_object(plan: Plan) -> dict[str, Any]:
             "estimated_accuracy": stream.accuracy,
             "smallest_tolerance": stream.tolerance,
             "alarms_after_records": stream.alarms,
+            "tolerance_without_alarm": stream.quiet,
         },
         "healthy": _replayed_object(plan, 0.0, plan.healthy),
         "drops": [_replayed_object(plan, drop, replayed) for drop, replayed in plan.drops],
@@ -434,7 +448,7 @@ def _drawn(plan: Plan) -> Part:
             figure.text(1 - 0.9 / WIDTH, (bottom + side - 0.26 * (row + 0.5)) / height, share, va="center", fontsize=8)
         false = f"false alarm\nin {_time(plan.healthy.seconds)}"
         figure.text(1 - 0.9 / WIDTH, (bottom + side + 0.05) / height, false, va="bottom", fontsize=8)
-        figure.text(left / WIDTH, 0.35 / height, "time until the alarm", va="center")
+        figure.text(left / WIDTH, 0.35 / height, "time until the alarm: minutes, hours, days", va="center")
 
     return Part(height, draw)
 

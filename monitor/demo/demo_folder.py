@@ -234,7 +234,7 @@ models:
     evaluate: {{every: {every}s}}
     alerts:
       # Segments are compared with their own labelled exams, or without any with their own first ones.
-      - {{name: accuracy_low, drop: 0.05, for: {hold}s, severity: critical}}
+      - {{name: accuracy_drop, type: change, severity: critical}}
       - {{name: outputs_changed, type: output_drift, for: {hold}s, severity: warning}}
       - {{name: silent, after: 2m, severity: warning}}
 """

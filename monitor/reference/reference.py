@@ -342,7 +342,7 @@ def _sample_tables(kept: LabelledSample) -> SampleTables:
 
 
 def _sample(document: ReferenceDocument, calibration: Calibration) -> LabelledSample | None:
-    if (tables := document.sample) is None:
+    if (tables := document.sample) is None or calibration.adaptive_weight is None:
         return None
     members, values = Members(calibration), unpack(tables.values).reshape(len(MEMBERS), -1)
     if not 0 <= tables.right <= values.shape[1] <= document.records or tables.right > document.right:

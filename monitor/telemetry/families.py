@@ -185,7 +185,7 @@ def _configured(config: Config) -> Iterator[Metric]:
         gap.add_metric([model.name], longest_gap_seconds(model.evaluate))
         shared.add_metric([model.name], config.is_shared(model.name))
         for rule in model.alerts:
-            compared = str(rule.on) if rule.kind is AlertType.ACCURACY else ""
+            compared = {AlertType.ACCURACY: str(rule.on), AlertType.CHANGE: str(rule.direction)}.get(rule.kind, "")
             info.add_metric([model.name, rule.name, kind_label(rule), compared], 1)
             hold.add_metric([model.name, rule.name], rule.for_seconds)
     yield from (gap, shared, info, hold)

@@ -44,7 +44,9 @@ def test_the_alerts_fire_once_for_the_scanner_and_its_hospital_and_nowhere_else(
     """The scanner does half of the exams of its hospital, so the accuracy of the hospital falls too."""
     places = (SHIFTED, f"hospital={REPLACED.hospital}")
     for story in stories:
-        assert set(story.fired) == {(alert, place) for alert in ("accuracy_low", "outputs_changed") for place in places}
+        assert set(story.fired) == {
+            (alert, place) for alert in ("accuracy_drop", "outputs_changed") for place in places
+        }
         assert all(len(times) == 1 for times in story.fired.values())
         assert all(REPLACED_AT < times[0] < 180.0 for times in story.fired.values())
 
