@@ -35,7 +35,7 @@ LEFT = {
 def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(prepared: Callable[[], Path]) -> None:
     """With estimates, the alert and realised accuracies; the next run starts without alerts, also after a kill."""
     folder = prepared()
-    with demo(folder, *ANY_PORT, "--speed", "6") as first:
+    with demo(folder, *ANY_PORT, "--speed", "2") as first:
         wait_until(
             lambda: f'cpcmon_estimated_accuracy_ratio{{estimator="adaptive",model="density",segment="{SHIFTED}"}}' in first.metrics(),
             lambda: "an estimate",
