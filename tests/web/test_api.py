@@ -101,6 +101,7 @@ def test_a_window_has_the_evidence_of_each_direction() -> None:
         "began_at": reports.NOW - 1500.0,
         "records_since": 340,
         "blocks": 60,
+        "held": False,
     }
     assert [(one["direction"], one["evidence"], one["blocks"]) for one in collected["changes"]] == [
         ("down", None, 23),
