@@ -99,8 +99,8 @@ class Stream:
     name: str
     records: int
     accuracy: float
-    tolerance: float | None
-    """What its blocks ask for; None if there are too few."""
+    spread: tuple[float, float] | None
+    """The tolerance that it allows as a baseline of its own, and how far its mean wanders; None if it is too short."""
     alarms: tuple[int, ...]
     """After how many records it would have alarmed, as it is."""
     quiet: float | None
@@ -153,9 +153,9 @@ def _planned(options: argparse.Namespace, reference: Reference, setup: Setup) ->
         check_decision_field(options, reference.calibration.decision, reference.classes)
         records = read_batch(options, options.history, reference.classes).records
         history = History(reference, records, str(options.history))
-        own = history.smallest_tolerance(members, setup)
+        spread = history.spread(members, setup)
         # What a person asks for is used, unless the reference does not allow it.
-        wanted = max(smallest, own or 0.0) if options.tolerance is None else smallest
+        wanted = smallest + (spread[1] if spread and options.tolerance is None else 0.0)
     tolerance = math.ceil(1000.0 * Detector(tolerance=options.tolerance).effective(wanted) - 1e-9) / 1000.0
     setup = Setup(setup.every_seconds, setup.records_per_second, setup.windows, setup.between_seconds, tolerance)
     source: Known | History = Known(reference) if history is None else history
@@ -164,7 +164,9 @@ def _planned(options: argparse.Namespace, reference: Reference, setup: Setup) ->
         if history is not None:
             alarms = history.alarms(members, setup, progress)
             quiet = next((one for one, raised in alarms.items() if not raised), None)
-            stream = Stream(options.history.name, len(records), history.accuracy, own, tuple(alarms[tolerance]), quiet)
+            stream = Stream(
+                options.history.name, len(records), history.accuracy, spread, tuple(alarms[tolerance]), quiet
+            )
         found = []
         for place, drop in enumerate((0.0, *DROPS)):
 
@@ -285,17 +287,21 @@ def _stream_lines(plan: Plan) -> list[str]:
     if stream is None:
         return []
     lines = []
-    if stream.tolerance is None:
+    if stream.spread is None:
         lines.append(
-            f"  Your stream is too short to say what it asks for: it fills fewer than {FEWEST_BLOCKS} evaluations."
+            f"  Your stream fills fewer than {FEWEST_BLOCKS} evaluations: too short to say how far its mean wanders."
         )
+    elif stream.spread[1] == 0.0:
+        lines.append("  The mean of your stream does not wander by more than chance: nothing to add.")
     else:
-        lines.append(
-            f"  Your stream asks for {_points(stream.tolerance)}: by so much does its mean move between evaluations while"
-            " nothing is wrong, and so uncertain is it."
+        added = f"add {_points(stream.spread[1])}" + (
+            "" if plan.asked is None else ". You chose the tolerance yourself: without this, expect false alarms"
         )
-        if stream.tolerance > plan.setup.tolerance:
-            lines.append("  With less than that, expect false alarms.")
+        lines.append(f"  The mean of your stream wanders by more than chance while nothing is wrong: {added}.")
+    if stream.spread is not None:
+        lines.append(
+            f"  Compared with its own first records, as segments without labels are, it allows {_points(stream.spread[0])} or more."
+        )
     apart = stream.accuracy - accuracy
     side = f"{_points(abs(apart))} {'above' if apart > 0.0 else 'below'}" if abs(apart) >= 0.0005 else "as on"
     lines += [
@@ -336,7 +342,7 @@ def _meaning(plan: Plan) -> list[str]:
     return [
         *lines,
         "- A segment that receives a tenth of the records needs about ten times as long: run this again with its rate.",
-        "- Drops are replayed as more records on which the model is unsure. Of eight real ones, most took one to two times as long.",
+        "- Drops are replayed as more records on which the model is unsure. Real ones may take longer: of eight, the slowest four times.",
         "- Confident mistakes do not show in the probabilities: no rule notices them.",
     ]
 
@@ -381,7 +387,8 @@ def as_object(plan: Plan) -> dict[str, Any]:
         else {
             "records": stream.records,
             "estimated_accuracy": stream.accuracy,
-            "smallest_tolerance": stream.tolerance,
+            "smallest_tolerance": stream.spread and stream.spread[0],
+            "wander": stream.spread and stream.spread[1],
             "alarms_after_records": stream.alarms,
             "tolerance_without_alarm": stream.quiet,
         },

@@ -331,7 +331,7 @@ def _segmentation(section: Section) -> Segmentation | None:
 
 def _evaluate(section: Section, shortest_gap: ShortestGap | None) -> Every | Cron | None:
     cron = section.get("cron", Text('a crontab line such as "*/5 * * * *"'), None)
-    every = section.get("every", Duration(1.0, 7 * 86400.0), Every().seconds if cron is None else None)
+    every = section.get("every", Duration(0.1, 7 * 86400.0), Every().seconds if cron is None else None)
     if cron is None:
         return None if every is None else Every(every)
     if section.has("every"):

@@ -32,6 +32,8 @@ POINT = float(1 << 36)
 
 TOLERANCE = 0.02
 """The drop that is not worth an alarm, unless the configuration says otherwise."""
+_INSIDE = 0.01
+"""How far the mean of the null hypothesis is at least from the best possible value."""
 UNKNOWN = 3.0
 """How many standard deviations of the reference accuracy a tolerance covers."""
 
@@ -141,7 +143,9 @@ def log_factors(values: Floats, means: Floats, low: Floats, high: Floats, sign: 
 
     `means` are those of the null hypothesis: a column for all records, or one for each. `low` and `high` bound the values.
     """
-    share = (means - values) / ((high[:, None] - means) if sign > 0.0 else (low[:, None] - means))
+    # A labelled baseline may lie where no value can: then no bet would be safe.
+    inside = np.minimum(means, high[:, None] - _INSIDE) if sign > 0.0 else np.maximum(means, low[:, None] + _INSIDE)
+    share = (inside - values) / ((high if sign > 0.0 else low)[:, None] - inside)
     # `share` is at least -1, and the largest bet is below 1: no factor is 0.
     found = BETS[:, None] * share[:, None, :]
     found += 1.0
@@ -321,6 +325,15 @@ class Blocks:
     @property
     def smallest_tolerance(self) -> float:
         """What the blocks leave unknown of the mean, and how far it wanders by more than chance."""
+        unknown, wander = self._spread()
+        return float(np.max(unknown + wander))
+
+    @property
+    def wander(self) -> float:
+        """How far the mean wanders by more than chance, as tolerances count it."""
+        return float(np.max(self._spread()[1]))
+
+    def _spread(self) -> tuple[Floats, Floats]:
         degrees, means = max(1, self.count - 1), self.means
         apart = np.maximum(0.0, np.array(self.between) - self.records * means**2)
         # The variance within blocks; of single records there is none.
@@ -334,7 +347,7 @@ class Blocks:
         excess = apart / noise > degrees * (1.0 - third + _CHI_SQUARED * math.sqrt(third)) ** 3
         scale = max(1e-12, self.records - self.sizes / max(1, self.records))
         wander = np.sqrt(np.maximum(0.0, apart - degrees * noise) / scale)
-        return float(np.max(_BLOCK_ERRORS * error + np.where(excess, _WANDERS * wander, 0.0)))
+        return _BLOCK_ERRORS * error, np.where(excess, _WANDERS * wander, 0.0)
 
 
 _NEW = (0, np.nan, np.nan, -np.inf, 0.0, np.nan, 0.0, np.nan)

@@ -80,7 +80,8 @@ _EXAMPLE = ("density.ref", "validation*.jsonl", "hospitals*.jsonl", "site_[ab]*.
 WINDOW = 1000
 MINIMUM = 200
 _HOLD_SECONDS = 15.0
-_EVALUATE_SECONDS = 2.0
+_EVALUATE_SECONDS = 1.0
+"""An own baseline needs sixty evaluations, and the story should not be long."""
 _PATIENCE_SECONDS = 5.0
 """How long a daemon may take to stop after its demo was killed."""
 
@@ -203,7 +204,7 @@ class Folder:
             source=source,
             window=WINDOW,
             minimum=MINIMUM,
-            every=f"{max(1.0, _EVALUATE_SECONDS / speed):g}",
+            every=f"{max(0.1, _EVALUATE_SECONDS / speed):.3g}",
             hold=f"{_HOLD_SECONDS / speed:g}",
         )
         self.config.write_text(text, encoding="utf-8")

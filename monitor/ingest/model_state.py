@@ -166,8 +166,10 @@ class ModelState:
             batches = known.next_batch
             if batches and batches % _MERGED_BATCHES == 0:
                 plan.ids_merged[name] = (batches - _MERGED_BATCHES, batches - 1)
-            if known.first_needed:
-                plan.ids_needed[name] = known.first_needed
+            # Without `group_by`, earlier groups are of no use.
+            unused = known is self.groups and self.options.group_by is None
+            if needed := known.next_batch if unused else known.first_needed:
+                plan.ids_needed[name] = needed
 
     def enter(self, chunk: Chunk, number: int, running: float) -> Added:
         """Add a committed chunk, stored under a number; `running` is the monotonic clock.

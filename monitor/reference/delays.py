@@ -165,12 +165,12 @@ class History:
         drawn = np.minimum(np.searchsorted(ends, places.reshape(runs, -1), side="right"), len(weights) - 1)
         return np.concatenate([healthy, drawn[:, :after]], axis=1)
 
-    def smallest_tolerance(self, members: Members, setup: Setup) -> float | None:
-        """Return the tolerance that the stream asks for as an own baseline; None if it is too short.
+    def spread(self, members: Members, setup: Setup) -> tuple[float, float] | None:
+        """Return the tolerance that the stream allows as an own baseline, and how far its mean wanders; None if it is too short.
 
         In blocks of the records between evaluations, and in larger ones: a slow change of the mean shows only in these.
         """
-        size, found = self._per_evaluation(setup), list[float]()
+        size, found = self._per_evaluation(setup), list[Blocks]()
         while self.values.shape[1] >= size * FEWEST_BLOCKS:
             starts = np.arange(0, self.values.shape[1], size)
             table, count = EvidenceTable(members, []), len(starts)
@@ -179,9 +179,9 @@ class History:
             blocks = Blocks()
             for block in table.sums:
                 blocks = blocks.added(block)
-            found.append(blocks.smallest_tolerance)
+            found.append(blocks)
             size *= _LARGER_BLOCKS
-        return max(found, default=None)
+        return (max(one.smallest_tolerance for one in found), max(one.wander for one in found)) if found else None
 
     def _per_evaluation(self, setup: Setup) -> int:
         return max(1, round(setup.records_per_evaluation))

@@ -90,6 +90,16 @@ def test_evidence_equals_the_expected_values(real_sets: Path) -> None:
         assert found == pytest.approx(expected["log10_evidence"], abs=1e-6), name
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_baseline_beyond_all_values_makes_no_evidence_of_the_best_records(sign: float) -> None:
+    """Accuracy and bias of a labelled segment are drawn to those of the reference one by one: their sum may exceed 1."""
+    low, high = np.zeros(4), np.ones(4)
+    best, beyond = (high if sign > 0 else low)[:, None], np.full((4, 1), 0.5 + sign * 0.55)
+    logs = log_factors(best, beyond, low, high, sign)
+    assert np.isfinite(logs).all()
+    assert (logs < 0.0).all()
+
+
 def test_sizes_of_bets() -> None:
     assert BETS[0] == pytest.approx(0.02)
     assert BETS[-1] == pytest.approx(0.9)

@@ -259,10 +259,16 @@ def test_a35_the_log_is_one_line_per_event(site: Site) -> None:
 
 
 def test_d1_no_id_and_no_file_name_is_exposed(site: Site) -> None:
-    """Ids, file names, unknown fields and rejected values contain a marker; logs, pages and state do not."""
+    """Ids, groups, file names, unknown fields and rejected values contain a marker; logs, pages and state do not."""
     marker = "ZZPATIENT"
+    alerts = "alerts:\n      - {name: changed, type: change, group_by: patient}\n"
+    site.config.write_text(site.config.read_text("utf-8").replace("alerts:\n", alerts), encoding="utf-8")
     write_records(
-        site.inbox / f"{marker}.jsonl", HEALTHY[:200], id=[f"{marker}-{n}" for n in range(200)], patient=marker
+        site.inbox / f"{marker}.jsonl",
+        HEALTHY[:200],
+        id=[f"{marker}-{n}" for n in range(200)],
+        patient=marker,
+        name=marker,
     )
     with (site.inbox / f"{marker}.jsonl").open("a") as file:
         file.write(f'{{"probs": "{marker}"}}\n{{"probs": [1, 0, 0], "site": "{marker} <{marker}>"}}\n{marker}\n')
@@ -271,6 +277,7 @@ def test_d1_no_id_and_no_file_name_is_exposed(site: Site) -> None:
     with running(site.config, "--log.level", "debug", "--log.format", "json") as process:
         process.wait_for(*window_records(200))
         process.wait_for("cpcmon_records_rejected_total" + '{reason="bad_segment",source="results"}', 1.0)
+        process.wait_for('cpcmon_records_without_group_total{model="density"}', 0.0)
         shown = [process.ask(path)[1] for path in ("/metrics", "/api/v1/status", "/", "/-/ready", "/nope")]
         model_pages = ("/model?name", "/reference?name", "/api/v1/history?model", "/api/v1/reference?model")
         shown += [process.ask(f"{path}=density")[1] for path in model_pages]

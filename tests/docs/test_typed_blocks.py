@@ -37,6 +37,7 @@ RUN_BY = {
     },
     "docs/kafka.md": {"$ kafka-acls": "not run: a program of the broker"},
     "docs/kubernetes.md": {"podman": "tests/kubernetes/test_image.py", "": _CLUSTER},
+    "docs/plan.md": {"cpcmon plan": HERE},
     "docs/prometheus.md": {"cp deploy": HERE, "cpcmon rules": HERE},
     "docs/realised.md": {"python3 add_audit.py": "tests/web/test_api_page.py"},
     "docs/troubleshooting.md": {"$ cpcmon check-config": HERE},
@@ -90,7 +91,7 @@ def test_a_block_runs(page: str, block: str, daemon: str, example_folder: Path, 
     text = re.sub(r"^\$ ", "", block, flags=re.MULTILINE)
     shutil.copytree(ROOT / "deploy", tmp_path / "deploy", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "deploy" / "prometheus" / "prometheus.yml", tmp_path)
-    for name in ("config.yaml", "density.ref"):
+    for name in ("config.yaml", "density.ref", "outputs.jsonl"):
         shutil.copy(example_folder / name, tmp_path)
     (tmp_path / "inbox").mkdir()
     (tmp_path / "bin").mkdir()

@@ -14,6 +14,7 @@ from monitor.core.window import Bounds
 from monitor.ingest import model_state
 from monitor.ingest.model_state import ModelState
 from monitor.state import commit_plan as chunk_log
+from monitor.state.commit_plan import groups_name
 from tests.ingest.lines import NOW, Process, expected, line
 from tests.ingest.shards import Log, Replica
 
@@ -100,6 +101,11 @@ def test_memory_for_groups_is_bounded(tmp_path: Path) -> None:
     process.kill()
     process = grouped(tmp_path, lines, most_ids=10)
     assert 10 <= len(process.model.groups) <= 20
+    process.kill()
+    lines.append(line(52))
+    process = Process(tmp_path, lines)
+    process.tick()
+    assert not list(process.state.ids([groups_name("density")])), "without group_by they are deleted"
     process.kill()
 
 

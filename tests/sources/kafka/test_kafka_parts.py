@@ -11,12 +11,15 @@ from monitor.errors import UsageError
 from monitor.sources.kafka.consumer import FailureKind, KafkaFailure, describe
 from monitor.sources.kafka.health import PartitionLags, StallDetector
 from monitor.sources.kafka.kafka_options import Isolation, KafkaOptions, Mechanism, SaslOptions, Start, TlsOptions
+from monitor.sources.kafka.kafka_source import MessageReader
 from monitor.sources.kafka.partition_checkpoint import (
     MOST_ENTRIES,
+    Fetched,
     Partition,
     PartitionProgress,
     RewindIndex,
     StoredCheckpoints,
+    TrackedPartition,
     checkpoint_at,
     decode_metadata,
     decoded,
@@ -25,6 +28,7 @@ from monitor.sources.kafka.partition_checkpoint import (
     partition_of,
 )
 from monitor.sources.kafka.partitions import FETCHED_AGAIN, BatchSkipper, Ownership, SkippedRange
+from tests.sources.kafka.member import EPOCH, decoder, payload
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +57,37 @@ def test_a_rewind_is_short_for_ascending_times() -> None:
     index.forget_before(90_000.0)
     # With a thousand ranges, up to an eighth of the records is read unnecessarily.
     assert 80_000 <= index.first_needed(100_000) <= 90_000
+
+
+@pytest.mark.parametrize(
+    ("restored_to", "expected"),
+    [
+        (0, [([0, 2, 3, 5], False, 7)]),
+        (3, [([0, 2], True, 3), ([3, 5], False, 7)]),
+        (5, [([0, 2, 3], True, 4), ([5], False, 7)]),
+        (6, [([0, 2, 3, 5], True, 7)]),
+        (9, [([0, 2, 3, 5], True, 7)]),
+    ],
+)
+def test_what_the_group_has_read_before_is_delivered_apart(
+    restored_to: int, expected: list[tuple[list[int], bool, int]]
+) -> None:
+    """Offsets 1, 4 and 6 are tombstones. A delivery that is rolled back comes again the same."""
+    tracked = TrackedPartition(P, checkpoint_at(0, "", "", restored_to))
+    values = [None if offset in {1, 4, 6} else payload(offset) for offset in range(7)]
+    reader = MessageReader(decoder(), "", None, with_payload=False)
+    for _ in range(2):
+        found = list(reader.deliveries(tracked, Fetched(range(7), values, [0] * 7), EPOCH))
+        tracked.roll_back()
+        assert [
+            (
+                [int(at) - EPOCH for one in delivery.batch.models.values() for at in one.at],
+                delivery.rebuilt,
+                checkpoint.next_offset,
+            )
+            for delivery, checkpoint in found
+        ] == expected
+        assert found[-1][1].restored_to == (9 if restored_to == 9 else 0), "a restart in between knows it too"
 
 
 def test_an_empty_window_needs_no_rewind() -> None:
