@@ -112,7 +112,7 @@ def test_only_one_scanner_changes_between_two_events() -> None:
 
 @pytest.mark.parametrize(
     ("after", "until", "expected"),
-    [(-1.0, 0.0, [0]), (0.0, 59.9, []), (59.9, 60.0, [1]), (60.0, 419.0, [2]), (300.0, 420.0, [0]), (-1.0, 890.0, [0, 1, 2] * 2 + [0])],
+    [(-1.0, 0.0, [0]), (0.0, 89.9, []), (89.9, 90.0, [1]), (90.0, 449.0, [2]), (300.0, 450.0, [0]), (-1.0, 950.0, [0, 1, 2] * 2 + [0])],
 )  # fmt: skip
 def test_every_event_occurs_once(after: float, until: float, expected: list[int]) -> None:
     """Also when the story repeats."""

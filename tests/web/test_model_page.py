@@ -24,7 +24,7 @@ from monitor.web.pages.other_pages import reference_page
 from monitor.web.pages.overview import overview_page
 from monitor.web.pages.rendering import ENVIRONMENT
 from monitor.web.pages.routes import PageFunction
-from monitor.web.pages.wording import STATES, alert_words, clock
+from monitor.web.pages.wording import HELD_EVIDENCE, STATES, alert_words, clock
 from monitor.web.site import Site
 from tests.strategies import older
 from tests.web.reading import Reader, site_of, text_of
@@ -184,14 +184,14 @@ def test_a_change_is_said_first_and_nothing_holds_while_its_alert_fires(
 def test_two_detectors_do_not_contradict_each_other() -> None:
     """A drop is no rise."""
     alert, down = _changed(9.1, AlertPhase.FIRING)
-    one = replace(
-        segment("A", WindowState.OK, estimated(0.83), alert), changes=(down, _changed(-1.0, direction=Direction.UP)[1])
-    )
+    up = _changed(-1.0, direction=Direction.UP)[1]
+    one = replace(segment("A", WindowState.OK, estimated(0.83), alert), changes=(down, up._replace(held=True)))
     site = sample_site({"density": replace(sample_report(), segments=(one,))})
     text = text_of(model_page, site, name="density", segment="site=A")
     assert "No evidence of a change" not in text
     assert "No evidence of a rise: 10^-1.0 of 10^7.4." in text
     assert "Looks for rises of more than 2.0 points." in text
+    assert HELD_EVIDENCE in text
 
 
 @pytest.mark.parametrize(

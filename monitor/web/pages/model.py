@@ -45,6 +45,7 @@ from monitor.web.pages.status import (
     within,
 )
 from monitor.web.pages.wording import (
+    HELD_EVIDENCE,
     MEASURES,
     STATES,
     ago,
@@ -201,7 +202,10 @@ def _changes(segment: SegmentReport, now: float) -> dict[str, Any]:
     # While a baseline is collected, both directions say the same.
     return {
         "fired": (fired := fired_changes(segment, now)),
-        "found_changes": list(dict.fromkeys([*fired, *quiet])),
+        "found_changes": [
+            *dict.fromkeys([*fired, *quiet]),
+            *([HELD_EVIDENCE] if any(one.held for one in segment.changes) else []),
+        ],
         "looks_for": [text for one in segment.changes if (text := tolerance_words(one, segment.baseline))],
     }
 

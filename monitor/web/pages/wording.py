@@ -46,6 +46,9 @@ _AGAINST = {
     BaselineKind.LABELLED: "the labelled records of this segment in the reference",
     BaselineKind.OWN: "its own first records",
 }
+HELD_EVIDENCE = (
+    "Held: new records do not count now, in maintenance, or because they are not what the reference is about."
+)
 _NOUNS = {Direction.DOWN: "drop", Direction.UP: "rise"}
 _VERBS = {Direction.DOWN: "dropped", Direction.UP: "risen"}
 _LARGE_TOLERANCE = 0.05
