@@ -36,6 +36,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.coverage
 	$(BIN)/python -m benchmarks.segments
 	$(BIN)/python -m benchmarks.performance
+	$(BIN)/python -m benchmarks.change
 
 # A thousand kills, every system call, hundreds of damaged states, long random histories, 200 faults of Kafka replicas, fuzzing. Less: make torture TORTURE="--kills 100 --points 5"
 torture: $(READY)

@@ -5,12 +5,13 @@ read them from series. Matches use all labels of the target, so that daemons are
 and `unless`, which allow many series on either side.
 """  # noqa: INP001 - a script, no package
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
 
 from monitor.core.alerts import HIGH, LOW, METRIC_HIGH, METRIC_LOW, AlertType, On
+from monitor.core.change import Direction
 from monitor.core.estimate import HEADLINE
 from monitor.rules import descriptions as texts
 from monitor.rules.builtin_rules import (
@@ -34,9 +35,10 @@ from monitor.rules.replicas import (
     MODEL,
     THRESHOLD,
     WINDOW,
+    changed,
     recording_rules,
 )
-from monitor.rules.rule import PrometheusRule, RecordingRule, bridged, group_text, recent
+from monitor.rules.rule import SEGMENT_LABELS, PrometheusRule, RecordingRule, bridged, group_text, recent
 from monitor.rules.rule_file import DEFAULT_JOB
 
 _DEPLOY = Path(__file__).resolve().parents[1]
@@ -62,6 +64,7 @@ spec:
 _FIRING = bridged("cpcmon_alert_firing")
 _SHARED = f"{bridged('cpcmon_model_shared')} == 1"
 _NOT_SHARED = f"unless ignoring (segment, alert, severity) {_SHARED}"
+_CHANGE, _MERGED_CHANGE = "CpcmonAccuracyChange", "CpcmonMergedAccuracyChange"
 _MERGED_LOW = "CpcmonMergedAccuracyLow"
 _ESTIMATE = f"{WINDOW}, estimator, on"
 _ALERT = f"{_ESTIMATE}, alert"
@@ -83,14 +86,14 @@ def build() -> dict[Path, str]:
     return {RULES: _HEAD + rules, MANIFEST: _COPY_HEAD + _MANIFEST_HEAD + indented, CHART: _COPY_HEAD + copy}
 
 
-def _info(kind: str, on: On | None = None) -> str:
+def _info(kind: str, on: str | None = None) -> str:
     """Return the series of the alerts of a kind."""
     matchers = [f'kind="{kind}"', *([] if on is None else [f'on="{on}"'])]
     return bridged(f"cpcmon_alert_info{{{','.join(matchers)}}}")
 
 
-def _of_kind(kind: str) -> str:
-    return f"and ignoring (segment, severity, kind, on) {_info(kind)}"
+def _of_kind(kind: str, on: str | None = None) -> str:
+    return f"and ignoring (segment, severity, kind, on) {_info(kind, on)}"
 
 
 def _configured() -> list[PrometheusRule]:
@@ -104,6 +107,7 @@ def _configured() -> list[PrometheusRule]:
     state = texts.SINCE + texts.HELD
     summaries, actions = texts.SUMMARIES, texts.ACTIONS
     return [
+        *(rule for direction in Direction for rule in _change(direction)),
         PrometheusRule(
             "CpcmonAccuracyLow",
             f"{_FIRING} == 1 {_of_kind(LOW)} {_NOT_SHARED}",
@@ -180,6 +184,33 @@ def _configured() -> list[PrometheusRule]:
             "degraded_input.md",
         ),
     ]
+
+
+def _change(direction: Direction) -> Iterator[PrometheusRule]:
+    """Yield the alerts on a change: of a daemon, and of all replicas of a shared model."""
+    firing = f"{_FIRING} {_of_kind(AlertType.CHANGE, direction)}"
+    one = f"{firing} {_NOT_SHARED}"
+    of_shared = f"max by ({WINDOW}, alert, severity) ({firing} and ignoring (segment, alert, severity) {_SHARED})"
+    matcher = f'direction="{direction}"'
+    itself = f'ALERTS{{alertname="{_MERGED_CHANGE}",alertstate="firing",{matcher}}}'
+    together = changed(of_shared, itself, matcher, ", alert, severity")
+    where = "{{ $labels.model }}, {{ $labels.segment }}"
+    rose = direction is Direction.UP
+    action = texts.ACTION_HIGH if rose else texts.ACTIONS[AlertType.CHANGE]
+    for name, expr, series, state in (
+        (_CHANGE, f"({one}) == 1", ONE_DAEMON, texts.SINCE + texts.HELD),
+        (_MERGED_CHANGE, together, ALL_REPLICAS, ""),
+    ):
+        yield PrometheusRule(
+            name,
+            expr,
+            None,
+            texts.SUMMARY_ROSE if rose else texts.SUMMARIES[AlertType.CHANGE],
+            f"{where}{series.part}: {texts.change(series, direction)}{state} {action}",
+            "change.md",
+            labels={"direction": direction},
+            templates=SEGMENT_LABELS,
+        )
 
 
 def _accuracy(side: str) -> str:

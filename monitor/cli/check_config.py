@@ -234,7 +234,7 @@ def _accuracy(rule: AlertRule, own: float | None) -> str:
 
 def _change(rule: AlertRule, model: ModelConfig, reference: Reference | None) -> str:
     """Describe an alert of type change: the change that it tolerates, and its budget."""
-    tolerance, why = rule.detector.effective(0.0), ""
+    tolerance, why = float(rule.detector.effective(0.0)), ""
     if reference is not None and (unknown := _unknown(reference)) > tolerance:
         tolerance, why = unknown, ", what the reference leaves unknown"
     what = "drop" if rule.direction is Direction.DOWN else "rise"

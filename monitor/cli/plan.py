@@ -443,6 +443,9 @@ def _drawn(plan: Plan) -> Part:
             axes.set_xscale("log")
             axes.set_xticks([at for at, _ in _TICKS], [name for _, name in _TICKS], fontsize=7)
             axes.set_xticks([], minor=True)
+            # Away from the labels of the next panel.
+            axes.get_xticklabels()[0].set_horizontalalignment("left")
+            axes.get_xticklabels()[-1].set_horizontalalignment("right")
             axes.set_yticks(range(len(names)), names if number == 0 else [])
             axes.tick_params(axis="y", length=0, labelcolor=INK)
             axes.spines["left"].set_visible(False)
@@ -451,7 +454,7 @@ def _drawn(plan: Plan) -> Part:
             for row, rule in enumerate(() if replayed is None else replayed.rules):
                 _row(axes, row, rule)
         for row, rule in enumerate(plan.healthy.rules):
-            share = "promised" if rule.window is None else f"{rule.share:.0%}"
+            share = f"≤ 1 in {_time(plan.setup.between_seconds)}" if rule.window is None else f"{rule.share:.0%}"
             figure.text(1 - 0.9 / WIDTH, (bottom + side - 0.26 * (row + 0.5)) / height, share, va="center", fontsize=8)
         false = f"false alarm\nin {_time(plan.healthy.seconds)}"
         figure.text(1 - 0.9 / WIDTH, (bottom + side + 0.05) / height, false, va="bottom", fontsize=8)

@@ -24,12 +24,16 @@ from monitor.settings.kinds import (
     Flag,
     Integer,
     ListOf,
+    MapOf,
     Number,
     OneOf,
+    SettingKind,
     Text,
     TimesPer,
+    invalid,
 )
 from monitor.settings.section import Section
+from monitor.settings.yaml_text import Node
 
 _NAME = Text("a name of letters, digits and _, at most 64, no digit first", re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"))
 _LONGEST_HOLD = 366 * 86400.0
@@ -50,6 +54,42 @@ _NEW_RECORDS = {AlertType.ACCURACY: 0.2, AlertType.DISAGREEMENT: 1.0, AlertType.
 _CLASS = Text("the name of a class")
 _PERFORMANCE = ListOf(OneOf((*map(str, Metric), CLASS_MIX)), "a list such as [sensitivity, specificity, class_mix]")
 _PERFORMANCE.type_name = f"list of {_PERFORMANCE.kind.type_name}"
+
+_TIME = Text("a date or time such as 2026-01-31 or 2026-01-31T08:00:00Z", re.compile(r"(19|20)\d\d-\d\d-\d\d.*"))
+
+
+class Period(SettingKind[tuple[float, float]]):
+    """A period from one time to a later one; in Unix seconds. Without a zone, times are in UTC."""
+
+    type_name = "period"
+    expected = "two times such as {from: 2026-01-31, to: 2026-02-01T08:00:00Z}, from one to a later one"
+    placeholder = (0.0, 1.0)
+
+    def read(self, node: Node) -> tuple[float, float]:
+        """Return start and end."""
+        times = MapOf(_TIME, _TIME, self.expected).read(node)
+        begin, end = (_unix_time(times.get(key, "")) for key in ("from", "to"))
+        if len(times) != 2 or begin is None or end is None or not begin < end:
+            raise invalid(node, self.expected, found=MapOf(_TIME, _TIME, "").show(times)[:200])
+        return begin, end
+
+    def show(self, value: tuple[float, float]) -> str:
+        """Return the times in UTC."""
+        texts = (datetime.fromtimestamp(one, UTC).isoformat().replace("+00:00", "Z") for one in value)
+        return "{{from: {}, to: {}}}".format(*map(_TIME.show, texts))
+
+
+def _unix_time(text: str) -> float | None:
+    """Return a time in Unix seconds, in UTC without a zone; None if it is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+_PERIOD = Period()
+_PERIODS = ListOf(_PERIOD, "a list of periods such as [{from: 2026-01-31, to: 2026-02-01T08:00:00Z}]")
 
 _OWN_SETTINGS: Mapping[AlertType, tuple[str, ...]] = {
     AlertType.CHANGE: ("tolerance", "false_alarms", "direction", "group_by", "maintenance", "hysteresis"),
@@ -154,11 +194,7 @@ def _change(section: Section) -> AlertRule:
         false_alarm_seconds=section.get("false_alarms", _FALSE_ALARMS, _DEFAULT.false_alarm_seconds),
         direction=section.get("direction", Choice(Direction), _DEFAULT.direction),
         group_by=section.get("group_by", NAME, None),
-        maintenance=tuple(
-            period
-            for one in section.sections("maintenance", most=_MOST_ALERTS)
-            if (period := _period(one, (one.get("from", _TIME), one.get("to", _TIME)))) is not None
-        ),
+        maintenance=section.get("maintenance", _PERIODS, _DEFAULT.maintenance),
     )
 
 
@@ -202,7 +238,6 @@ def _check_segments(section: Section, patterns: tuple[str, ...], segmentation: S
 
 _DEFAULT_TYPES = ListOf(OneOf(tuple(map(str, DEFAULT_ALERTS))), "a list such as [change, output_drift]")
 _DEFAULT_TYPES.type_name = f"list of {_DEFAULT_TYPES.kind.type_name}"
-_TIME = Text("a date or time such as 2026-01-31 or 2026-01-31T08:00:00Z", re.compile(r"\d{4}-\d\d-\d\d.*"))
 
 ShortestGap = Callable[[str], float]
 """Returns the shortest time between two runs of a crontab line; raises ValueError with its problem."""
@@ -296,7 +331,7 @@ def _segmentation(section: Section) -> Segmentation | None:
 
 def _evaluate(section: Section, shortest_gap: ShortestGap | None) -> Every | Cron | None:
     cron = section.get("cron", Text('a crontab line such as "*/5 * * * *"'), None)
-    every = section.get("every", Duration(1.0, 7 * 86400.0), Every().seconds if cron is None else None)
+    every = section.get("every", Duration(0.1, 7 * 86400.0), Every().seconds if cron is None else None)
     if cron is None:
         return None if every is None else Every(every)
     if section.has("every"):
@@ -324,31 +359,7 @@ def _baseline(section: Section) -> BaselineOptions:
     mode = section.get("baseline", Choice(BaselineMode), default.mode)
     records = section.get("baseline_records", Integer(1, MOST_RECORDS), None)
     gap = section.get("baseline_gap", Number(), default.gap)
-    group = section.section("baseline_period", optional=True)
-    times = group.get("from", _TIME, None), group.get("to", _TIME, None)
-    period = None if times == (None, None) else _period(group, times)
-    return BaselineOptions(mode, records, period, gap)
-
-
-def _period(group: Section, times: tuple[str | None, str | None]) -> tuple[float, float] | None:
-    """Return a period in Unix seconds; None after a problem."""
-    if not group.clean:
-        return None
-    begin, end = (None if text is None else _unix_time(text) for text in times)
-    if begin is None or end is None or not begin < end:
-        found = " and ".join(one or "nothing" for one in times)
-        group.report_group("two times, from one to a later one", found)
-        return None
-    return begin, end
-
-
-def _unix_time(text: str) -> float | None:
-    """Return a time in Unix seconds, in UTC without a zone; None if it is none."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+    return BaselineOptions(mode, records, section.get("baseline_period", _PERIOD, None), gap)
 
 
 def _alerts(section: Section, segmentation: Segmentation | None, gap: float) -> tuple[AlertRule, ...]:

@@ -207,7 +207,7 @@ FEW_PARTITIONS = 16
 def partition_cost(source: SourceConfig, loaded: Loaded) -> tuple[int, int]:
     """Return the maximum size of the windows and of the remembered ids of one partition, in bytes."""
     fed = [(model, reference) for model, reference in loaded if reference is not None and source.feeds(model.name)]
-    return sum(cost for _, cost in window_costs(fed)), sum(bytes_at_most(model.most_ids) for model, _ in fed)
+    return sum(cost for _, cost in window_costs(fed)), sum(_id_bytes(model) for model, _ in fed)
 
 
 def room_for(source: SourceConfig, config: Config, loaded: Loaded) -> int | None:
@@ -273,11 +273,17 @@ def forecast(loaded: Loaded) -> Forecast:
     return Forecast(
         windows=sum(cost for _, cost in window_costs(loaded)),
         filled=sum(_filled_bytes(model, reference) for model, reference in with_reference),
-        ids=sum(bytes_at_most(model.most_ids) for model, _ in with_reference),
-        first_ids=sum(bytes_at_most(min(model.most_ids, _records(model))) for model, _ in with_reference),
+        ids=sum(_id_bytes(model) for model, _ in with_reference),
+        first_ids=sum(_id_bytes(model, _records(model)) for model, _ in with_reference),
         evaluation=sum(_evaluation_bytes(model, reference) for model, reference in with_reference),
         program=round(_PROGRAM_BYTES) + _BATCH_BYTES * min(records, _BATCH_RECORDS),
     )
+
+
+def _id_bytes(model: ModelConfig, records: int | None = None) -> int:
+    """Return the memory for ids, and for groups if there are any; after so many records, or at most."""
+    most = model.most_ids if records is None else min(model.most_ids, records)
+    return bytes_at_most(most) * (1 if model.group_by is None else 2)
 
 
 def _records(model: ModelConfig) -> int:

@@ -141,8 +141,7 @@ def log_factors(values: Floats, means: Floats, low: Floats, high: Floats, sign: 
 
     `means` are those of the null hypothesis: a column for all records, or one for each. `low` and `high` bound the values.
     """
-    with np.errstate(invalid="ignore"):
-        share = (means - values) / ((high[:, None] - means) if sign > 0.0 else (low[:, None] - means))
+    share = (means - values) / ((high[:, None] - means) if sign > 0.0 else (low[:, None] - means))
     # `share` is at least -1, and the largest bet is below 1: no factor is 0.
     found = BETS[:, None] * share[:, None, :]
     found += 1.0
@@ -211,36 +210,49 @@ class EvidenceTable:
 
     def add(self, values: Floats, starts: Integers, rows: Integers, taken: Booleans) -> None:
         """Add records in groups; rows of windows, and whether they count there, are given by place and group."""
-        size, ends = values.shape[1], np.append(starts[1:], values.shape[1])
-        common = np.empty((_LOGS, len(starts)), dtype=np.int64)
-        common[_COUNT] = ends - starts
-        common[_VALUES] = np.add.reduceat(np.rint(values * POINT), starts, axis=1)
-        common[_SQUARES] = np.add.reduceat(np.rint(values * values * POINT), starts, axis=1)
-        found = np.zeros((len(rows), len(starts), self.sums.shape[1]), dtype=np.int64)
-        found[:, :, :_LOGS] = common.T
-        known: list[tuple[Floats, Integers]] = []
-        for place, (row, used) in enumerate(zip(rows, taken, strict=True)):
-            means = self.means[row]
-            means[~used] = np.nan
-            # Windows that are compared with the same have the same factors.
-            same = next((logs for before, logs in known if np.array_equal(before, means, equal_nan=True)), None)
-            logs = self._logs(values, starts, ends - starts, means, size) if same is None else same
-            known.append((means, logs))
-            found[place, :, _LOGS:] = logs
-        np.add.at(self.sums, rows[taken], found[taken])
+        lengths = np.concatenate((starts[1:], [values.shape[1]])) - starts
+        some = np.logical_or.reduce(taken, axis=0)
+        if not some.all():
+            # The others have left windows, mostly.
+            values, lengths = values[:, np.repeat(some, lengths)], lengths[some]
+            starts, rows, taken = np.cumsum(lengths) - lengths, rows[:, some], taken[:, some]
+        place, group = np.nonzero(taken)
+        row, width = rows[place, group], self.sums.shape[1]
+        found = np.empty((len(row), width), dtype=np.int64)
+        found[:, _COUNT] = lengths[group]
+        summed = np.concatenate((values, values * values))
+        summed *= POINT
+        np.rint(summed, out=summed)
+        found[:, _COUNT + 1 : _LOGS] = np.add.reduceat(summed, starts, axis=1).T[group]
+        # Windows that are compared with the same have the same factors. As integers, NaN equals NaN.
+        means = self.means[row]
+        bits = means.view(np.int64)
+        if len(row) == 1 or np.logical_and.reduce(bits == bits[0], axis=None):
+            found[:, _LOGS:] = self._logs(values, starts, lengths, means[:1])[group]
+        else:
+            for one in range(len(rows)):
+                entries = place == one
+                each = np.full((len(starts), *means.shape[1:]), np.nan)
+                each[group[entries]] = means[entries]
+                found[entries, _LOGS:] = self._logs(values, starts, lengths, each)[group[entries]]
+        where = row[:, None] * width + np.arange(width)
+        np.add.at(self.sums.reshape(-1), where.reshape(-1), found.reshape(-1))
 
-    def _logs(self, values: Floats, starts: Integers, lengths: Integers, means: Floats, size: int) -> Integers:
-        """Return the sums of logarithms of groups, shape (groups, detectors times ways); 0 without a baseline."""
+    def _logs(self, values: Floats, starts: Integers, lengths: Integers, means: Floats) -> Integers:
+        """Return the sums of logarithms of groups, shape (groups, detectors times ways); 0 without a baseline.
+
+        `means` are those of each group, or one for all.
+        """
         logs = np.zeros((len(starts), len(self.detectors), WAYS), dtype=np.int64)
         for number, detector in enumerate(self.detectors):
             own = means[:, number]
-            if np.isnan(own).all():
+            unknown = np.logical_or.reduce(np.isnan(own), axis=1)
+            if unknown.all():
                 continue
-            column = own[:1].T if len(own) == 1 or np.array_equal(own, np.broadcast_to(own[:1], own.shape)) else None
-            each = np.repeat(own, lengths, axis=0).T if column is None else column
+            each = (own if len(own) == 1 else np.repeat(own, lengths, axis=0)).T
             found = log_factors(values, each, self.members.low, self.members.high, detector.sign)
-            sums = np.add.reduceat(found.reshape(WAYS, size), starts, axis=1)
-            logs[:, number] = np.nan_to_num(sums, nan=0.0).T
+            sums = np.add.reduceat(found.reshape(WAYS, -1), starts, axis=1)
+            logs[:, number] = np.where(unknown, 0.0, sums).T
         return logs.reshape(len(starts), -1)
 
     def snapshot(self, segments: Sequence[Any]) -> "EvidenceSums":
@@ -320,7 +332,11 @@ class Blocks:
     def _spread(self) -> tuple[Floats, Floats]:
         degrees, means = max(1, self.count - 1), self.means
         apart = np.maximum(0.0, np.array(self.between) - self.records * means**2)
-        noise = np.maximum(np.array(self.squares) / max(1, self.records) - means**2, 1e-12)
+        # The variance within blocks; of single records there is none.
+        within, total = np.array(self.squares) - self.between, np.array(self.squares) - self.records * means**2
+        noise = np.maximum(
+            within / (self.records - self.count) if self.records > self.count else total / degrees, 1e-12
+        )
         error = np.sqrt(apart / max(1, self.records) / degrees)
         # Wilson and Hilferty: the cube root of chi-squared is nearly normal.
         third = 2.0 / (9.0 * degrees)

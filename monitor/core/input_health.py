@@ -160,6 +160,8 @@ class InputProblem(StrEnum):
     """No record has the fields of a configured segment."""
     SEGMENT_MISSING = "segment_missing"
     """Some records lack the fields of a configured segment."""
+    GROUP_MISSING = "group_missing"
+    """Some records lack the field of their group, so that each counts as evidence of a change."""
     ALERT_MATCHES_NOTHING = "alert_matches_nothing"
     """An alert is for segments that do not exist."""
     CLASS_MIX = "class_mix"
@@ -186,6 +188,7 @@ RECENT_RECORDS = 400
 
 _LIMITS = {
     InputProblem.SEGMENT_MISSING: 0.05,
+    InputProblem.GROUP_MISSING: 0.05,
     InputProblem.TIME_AHEAD: 0.5,
     InputProblem.TIME_BEHIND: 0.5,
     InputProblem.ARGMAX_MISMATCH: 0.05,

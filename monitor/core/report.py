@@ -416,14 +416,15 @@ def _changes_of(windows: Sequence[Sequence[ChangeStatus]]) -> ChangeColumns | No
         return None
     directions = tuple(rows)
     evidence, tolerance, began_at, records_since = np.full((4, len(rows), len(windows)), np.nan)
-    blocks = np.zeros(len(windows), dtype=np.int64)
+    blocks, held = np.zeros(len(windows), dtype=np.int64), np.zeros(evidence.shape, dtype=np.bool_)
     for index, changes in enumerate(windows):
         for one in changes:
             cell = directions.index(one.direction), index
+            held[cell] = one.held
             evidence[cell], tolerance[cell] = _or_nan(one.evidence), _or_nan(one.tolerance)
             began_at[cell], records_since[cell] = _or_nan(one.began_at), _or_nan(one.records_since)
             blocks[index] = one.blocks
-    return ChangeColumns(directions, evidence, tuple(rows.values()), tolerance, began_at, records_since, blocks)
+    return ChangeColumns(directions, evidence, tuple(rows.values()), tolerance, began_at, records_since, blocks, held)
 
 
 def _or_nan(value: float | None) -> float:

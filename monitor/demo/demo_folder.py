@@ -80,7 +80,8 @@ _EXAMPLE = ("density.ref", "validation*.jsonl", "hospitals*.jsonl", "site_[ab]*.
 WINDOW = 1000
 MINIMUM = 200
 _HOLD_SECONDS = 15.0
-_EVALUATE_SECONDS = 2.0
+_EVALUATE_SECONDS = 1.0
+"""An own baseline needs sixty evaluations, and the story should not be long."""
 _PATIENCE_SECONDS = 5.0
 """How long a daemon may take to stop after its demo was killed."""
 
@@ -203,7 +204,7 @@ class Folder:
             source=source,
             window=WINDOW,
             minimum=MINIMUM,
-            every=f"{max(1.0, _EVALUATE_SECONDS / speed):g}",
+            every=f"{max(0.1, _EVALUATE_SECONDS / speed):.3g}",
             hold=f"{_HOLD_SECONDS / speed:g}",
         )
         self.config.write_text(text, encoding="utf-8")
@@ -234,7 +235,7 @@ models:
     evaluate: {{every: {every}s}}
     alerts:
       # Segments are compared with their own labelled exams, or without any with their own first ones.
-      - {{name: accuracy_low, drop: 0.05, for: {hold}s, severity: critical}}
+      - {{name: accuracy_drop, type: change, severity: critical}}
       - {{name: outputs_changed, type: output_drift, for: {hold}s, severity: warning}}
       - {{name: silent, after: 2m, severity: warning}}
 """

@@ -34,7 +34,8 @@ models:
     segment_by: [[site]]
     evaluate: {every: 5s}
     alerts:
-      - {name: accuracy_low, drop: 0.05, for: 30m, severity: critical}
+      - {name: accuracy_drop, type: change, severity: critical}
+      - {name: accuracy_low, below: 0.70, for: 30m, severity: warning}
       - {name: silent, after: 2h, severity: warning}
 """
 

@@ -60,9 +60,9 @@ LOWEST = SCANNERS[-1].segments[1]
 """The segment of the hospital where the model is least accurate, in health."""
 SEGMENTS = tuple(dict.fromkeys(name for scanner in SCANNERS for name in scanner.segments))
 
-REPLACED_AT = 60.0
-CALIBRATED_AT = 240.0
-LENGTH = 420.0
+REPLACED_AT = 90.0
+CALIBRATED_AT = 270.0
+LENGTH = 450.0
 """Then the story repeats."""
 LOW_CONTRAST = 0.5
 """The contrast of the new scanner until it is calibrated."""

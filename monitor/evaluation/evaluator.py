@@ -38,7 +38,7 @@ from monitor.core.baselines.comparison import (
     change_upper,
 )
 from monitor.core.calibration import WindowEstimates
-from monitor.core.change import ChangeColumns, ChangeEvidence
+from monitor.core.change import ChangeColumns, ChangeEvidence, Detector
 from monitor.core.estimate import HEADLINE, STATES, Why, WindowState
 from monitor.core.estimators.ensemble import headline_in
 from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, VersionCounts, far_mix
@@ -158,6 +158,10 @@ class Evaluator:
     _baselines: Baselines | None = field(init=False)
     """None without a reference."""
     _changes: ChangeEvidence = field(init=False)
+    _change_rules: tuple[AlertRule, ...] = field(init=False)
+    _detectors: tuple[Detector, ...] = field(init=False)
+    _budgets: tuple[float, ...] = field(init=False)
+    """The evidence to alarm at of each, as a logarithm to base 10."""
     _counted: tuple[int, int] | None = None
     _input: RecentInput = field(default_factory=RecentInput)
     _unmatched: tuple[str, ...] = ()
@@ -192,7 +196,9 @@ class Evaluator:
                 bounds.age_seconds,
             )
         self._exported = () if self.reference is None else self.config.exported(self.reference.classes)
-        self._changes = ChangeEvidence(len(self.config.detectors))
+        self._change_rules, self._detectors = self.config.change_rules, self.config.detectors
+        self._budgets = tuple(math.log10(self.config.evidence_budget(rule)) for rule in self._change_rules)
+        self._changes = ChangeEvidence(len(self._detectors))
 
     @property
     def name(self) -> str:
@@ -215,7 +221,7 @@ class Evaluator:
         if memory.versions.of == self._version:
             self._versions = memory.versions
         self._input, self._held_until = memory.input, memory.held_until
-        if memory.changes and (changes := changes_from_bytes(memory.changes, len(self.config.detectors))):
+        if memory.changes and (changes := changes_from_bytes(memory.changes, len(self._detectors))):
             self._changes = changes
         self._missing = {one.segment: one for one in memory.windows}
         self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
@@ -440,14 +446,14 @@ class Evaluator:
         evidence, changes, baselines = snapshot.evidence, self._changes, cast("Baselines", self._baselines)
         if evidence is None:
             return None
-        segments, rules = tuple(snapshot.segments), self.config.change_rules
+        segments, rules = tuple(snapshot.segments), self._change_rules
         changes.select(segments, self._missing)
         held = self._held_changes(segments, now) | np.isin(states, _NOT_COUNTED)[:, None]
         new = changes.update(evidence, snapshot.newest_at, held)
-        before = baselines.expectations(segments, self.config.detectors)
+        before = baselines.expectations(segments, self._detectors)
         for window in np.flatnonzero(before.is_own & ~held.any(axis=1)).tolist():
             baselines.add_block(segments[window], new[window], float(snapshot.newest_at[window]))
-        expected = baselines.expectations(segments, self.config.detectors)
+        expected = baselines.expectations(segments, self._detectors)
         same = (expected.means == evidence.means) | (np.isnan(expected.means) & np.isnan(evidence.means))
         differ = ~np.all(same, axis=(1, 2))
         if differ.any():
@@ -459,8 +465,8 @@ class Evaluator:
         return ChangeColumns(
             tuple(rule.direction for rule in rules),
             value,
-            tuple(math.log10(self.config.evidence_budget(rule)) for rule in rules),
-            np.array([rule.detector.effective(expected.smallest_tolerance) for rule in rules]),
+            self._budgets,
+            np.array([one.effective(expected.smallest_tolerance) for one in self._detectors]),
             began_at,
             records_since,
             expected.blocks,
@@ -469,7 +475,7 @@ class Evaluator:
 
     def _held_changes(self, segments: Sequence[Segment], now: float) -> Flags:
         """Return which detectors are in maintenance, shape (windows, detectors)."""
-        rules = self.config.change_rules
+        rules = self._change_rules
         if not self._held_until and not any(rule.maintenance for rule in rules):
             return np.zeros((len(segments), len(rules)), dtype=np.bool_)
         return np.array([[self.in_maintenance(rule, now, name_of(one)) for rule in rules] for one in segments])
@@ -481,17 +487,17 @@ class Evaluator:
 
         It ends when the window has only records since the alarm, and its estimate is back within the tolerance.
         """
-        row = self.config.change_rules.index(rule)
+        row = self._change_rules.index(rule)
         after = snapshot.oldest_at > self._changes.alarm_at[:, row]
         margin = changes.tolerance[row] - np.minimum(rule.hysteresis, changes.tolerance[row] / 2.0)
-        below = rule.detector.sign * (compared.accuracy - np.where(found.shown, found.headline, np.nan))
+        below = self._detectors[row].sign * (compared.accuracy - np.where(found.shown, found.headline, np.nan))
         # Without a baseline there is nothing to compare with: somebody has reset it.
         well = np.isnan(changes.tolerance[row]) | (after & (below <= margin))
         return ChangeFacts(changes.evidence[row], changes.thresholds[row], well, changes.held[row])
 
     def _note_alarms(self, alerts: AlertColumns, newest_at: Floats) -> None:
         """Note where an alarm has begun; where it has ended, evidence starts at 0."""
-        for detector, rule in enumerate(self.config.change_rules):
+        for detector, rule in enumerate(self._change_rules):
             firing, alarm_at = alerts.firing[self.config.alerts.index(rule)], self._changes.alarm_at[:, detector]
             self._changes.restart(~firing & ~np.isnan(alarm_at), detector)
             began = firing & np.isnan(self._changes.alarm_at[:, detector])

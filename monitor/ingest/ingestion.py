@@ -328,7 +328,8 @@ class Ingestion:
         tick.counted.add(plan.counted)
         tick.commits += 1
         self._log_events(source.name, deliveries)
-        self._writer.log_rejected(plan, now)
+        if plan.rejected:
+            self._writer.log_rejected(plan, now)
 
     def _commit(self, plan: CommitPlan, now: float) -> None:
         """Commit a plan, then change memory."""

@@ -336,6 +336,7 @@ class ModelStates:
         others = new(now.records_other_version, began.records_other_version)
         mismatches = new(now.records_argmax_mismatch, began.records_argmax_mismatch)
         lacking = now.records_without_segment, began.records_without_segment
+        options, ungrouped = self.common[model].options, new(now.records_without_group, began.records_without_group)
         return {
             count_key(InputProblem.TIME_AHEAD): (records, new(now.records_future, began.records_future)),
             count_key(InputProblem.TIME_BEHIND): (records, new(now.records_behind, began.records_behind)),
@@ -346,8 +347,9 @@ class ModelStates:
             count_key(InputProblem.OTHER_VERSION): (arrived + others, others),
             **{
                 count_key(InputProblem.SEGMENT_MISSING, fields): (records, new(*lacking, (model, ",".join(fields))))
-                for fields in self.common[model].options.segmentation.split_by
+                for fields in options.segmentation.split_by
             },
+            **({} if options.group_by is None else {count_key(InputProblem.GROUP_MISSING): (records, ungrouped)}),
         }
 
     # For the ingestion thread.

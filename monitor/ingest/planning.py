@@ -86,6 +86,7 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
     at, future = model.options.bounds.believed(records.at, now)
     records = replace(records, at=at)
     if records.groups is not None and model.evidence is not None:
+        counted.records_without_group[name] += int(np.count_nonzero(records.groups == NO_ID))
         records = replace(records, counted=_first_of_groups(plan, model, records, records.groups, now))
     admitted = model.windows.admit(records, now)
     counted.records[source, name] += len(records)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from monitor.core.alerts import AlertRule, AlertType, On, is_high
 from monitor.core.baselines.comparison import BaselineKind
+from monitor.core.change import Direction
 from monitor.core.estimate import CONSENSUS, HEADLINE
 from monitor.core.segments import label_value, quoted
 from monitor.rules import replicas
@@ -18,6 +19,7 @@ _COMPARED = {
 }
 FIELD_MEANING = "in the real shifts we tried, about nine in ten accuracies lay inside"
 SUMMARIES = {
+    AlertType.CHANGE: "The accuracy of a model has dropped, by its outputs.",
     AlertType.ACCURACY: "The estimated accuracy of a model is too low.",
     AlertType.DISAGREEMENT: "The estimators of a model disagree.",
     AlertType.OUTPUT_DRIFT: "A model answers differently than it did.",
@@ -25,10 +27,12 @@ SUMMARIES = {
     AlertType.SILENT: "A model receives no records.",
     AlertType.DEGRADED_INPUT: "Many records of a model are rejected or look wrong.",
 }
+SUMMARY_ROSE = "The accuracy of a model has risen, by its outputs."
 SUMMARY_HIGH = "The estimated accuracy of a model is suspiciously high."
 METRIC_LOW = "An estimated performance metric of a model is too low."
 METRIC_HIGH = "An estimated performance metric of a model is suspiciously high."
 ACTIONS = {
+    AlertType.CHANGE: "Ask what was changed at that time, notify the owner of the model, and have cases since then labelled.",
     AlertType.ACCURACY: "Notify the owner of the model, and have recent cases of this segment labelled.",
     AlertType.DISAGREEMENT: "Have recent cases of this segment labelled.",
     AlertType.OUTPUT_DRIFT: "Do not rely on the estimate alone: ask what changed, and have recent cases labelled.",
@@ -41,6 +45,7 @@ ACTIONS = {
 ACTION_HIGH = "Check raw outputs at their source before anyone relies on the estimate."
 
 PERCENT = "{{ . | first | value | humanizePercentage }}"
+_POWER = '10^{{ . | first | value | printf "%.1f" }}'
 _DISTANCE = '{{ . | first | value | printf "%.2f" }}'
 TIME = "{{ . | first | value | humanizeTimestamp }}"
 UNKNOWN = " currently unknown"
@@ -65,6 +70,8 @@ class DescriptionSeries:
     field_lower: str
     field_upper: str
     disagreement: str
+    evidence: str
+    evidence_threshold: str
     merged: bool
     part: str = ""
     """Which of the model's records it is about, if not all of one daemon."""
@@ -83,6 +90,8 @@ ONE_DAEMON = DescriptionSeries(
     "cpcmon_estimated_accuracy_field_lower_ratio",
     "cpcmon_estimated_accuracy_field_upper_ratio",
     "cpcmon_estimator_disagreement_ratio",
+    "cpcmon_change_evidence",
+    "cpcmon_change_evidence_threshold",
     merged=False,
 )
 ALL_REPLICAS = DescriptionSeries(
@@ -93,6 +102,8 @@ ALL_REPLICAS = DescriptionSeries(
     replicas.FIELD_LOWER,
     replicas.FIELD_UPPER,
     replicas.DISAGREEMENT,
+    replicas.EVIDENCE,
+    replicas.EVIDENCE_THRESHOLD,
     merged=True,
     part=", all replicas",
 )
@@ -123,6 +134,8 @@ HELD = if_series("cpcmon_alert_held", " It cannot be evaluated now and keeps its
 
 def summary(rule: AlertRule) -> str:
     """Return the summary of a configured alert."""
+    if rule.kind is AlertType.CHANGE and rule.direction is Direction.UP:
+        return SUMMARY_ROSE
     if is_high(rule):
         return SUMMARY_HIGH if rule.metric is None else METRIC_HIGH
     return SUMMARIES[rule.kind] if rule.metric is None else METRIC_LOW
@@ -132,15 +145,16 @@ def description(rule: AlertRule, series: DescriptionSeries) -> str:
     """Return the description of a configured alert: where, what, since when, and the first step."""
     where = "{{ $labels.model }}, {{ $labels.segment }}" + series.part
     since = "" if series.merged else SINCE + HELD
-    return f"{where}: {_problem(rule, series)}{since} {ACTION_HIGH if is_high(rule) else ACTIONS[rule.kind]}"
+    upward = is_high(rule) or (rule.kind is AlertType.CHANGE and rule.direction is Direction.UP)
+    return f"{where}: {_problem(rule, series)}{since} {ACTION_HIGH if upward else ACTIONS[rule.kind]}"
 
 
-def _problem(rule: AlertRule, series: DescriptionSeries) -> str:  # noqa: PLR0911 - one for each type
+def _problem(rule: AlertRule, series: DescriptionSeries) -> str:
     match rule.kind:
         case AlertType.CHANGE:
-            return "the accuracy has changed."
+            found = change(series, rule.direction)
         case AlertType.ACCURACY:
-            return _accuracy(rule, series) if rule.metric is None else _metric(rule, series)
+            found = _accuracy(rule, series) if rule.metric is None else _metric(rule, series)
         case AlertType.DISAGREEMENT:
             chance = if_series(
                 "cpcmon_estimator_chance_disagreement_ratio",
@@ -148,15 +162,47 @@ def _problem(rule: AlertRule, series: DescriptionSeries) -> str:  # noqa: PLR091
                 series.window,
             )
             limit = chance if rule.above is None else f", where {_percent(rule.above)} is allowed"
-            return disagreement(series, limit)
+            found = disagreement(series, limit)
         case AlertType.OUTPUT_DRIFT:
-            return output_drift(series)
+            found = output_drift(series)
         case AlertType.BASELINE_GAP:
-            return baseline_gap(series, rule.drop)
+            found = baseline_gap(series, rule.drop)
         case AlertType.SILENT:
-            return f"no records for {duration(rule.after_seconds)}.{latest_record(series)}"
+            found = f"no records for {duration(rule.after_seconds)}.{latest_record(series)}"
         case AlertType.DEGRADED_INPUT:
-            return degraded_input(series)
+            found = degraded_input(series)
+    return found
+
+
+def change(series: DescriptionSeries, direction: Direction) -> str:
+    """Return the text about a change: the evidence, when it began, and what the window says by now."""
+    matcher, headline = f'direction="{direction}"', f"estimator={quoted(HEADLINE)}"
+    evidence, budget = (
+        if_series(name, text, series.window, matcher=matcher)
+        for name, text in ((series.evidence, f": evidence {_POWER}"), (series.evidence_threshold, f", budget {_POWER}"))
+    )
+    ago = _of_most_evidence(
+        "records_since_start", ", {{ . | first | value | printf `%.0f` }} records ago", series, matcher
+    )
+    began = _of_most_evidence("started_timestamp_seconds", f" It began about {TIME}{ago}.", series, matcher)
+    lower, upper = (
+        if_series(name, text, series.window, matcher=headline)
+        for name, text in ((series.lower, f", interval {PERCENT}"), (series.upper, f" to {PERCENT}"))
+    )
+    estimate = f" The estimate of the window, which also holds older records, is {PERCENT}{lower}{upper}."
+    value = if_series(series.ratio, estimate, series.window, matcher=headline)
+    did = "dropped" if direction is Direction.DOWN else "risen"
+    return f"the accuracy has {did}{evidence}{budget}.{began}{value}{baseline(series)}"
+
+
+def _of_most_evidence(name: str, text: str, series: DescriptionSeries, matcher: str) -> str:
+    """Return a text about a change; with replicas, about that of the one with the most evidence."""
+    name = f"cpcmon_change_{name}"
+    if not series.merged:
+        return if_series(name, text, series.window, matcher=matcher)
+    of_window = ",".join([*(f"{label}=%q" for label in series.window), matcher])
+    most = f"topk(1, cpcmon_change_evidence{{{of_window}}})"
+    return if_query(f"{name}{{{of_window}}} and on (instance) {most}", text, series.window * 2)
 
 
 def disagreement(series: DescriptionSeries, limit: str = "") -> str:

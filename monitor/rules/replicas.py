@@ -26,6 +26,8 @@ FIELD_LEVEL = f'level="{max(FIELD_LEVELS)}"'
 """The level that alerts compare, and people see first."""
 DISAGREEMENT = "cpcmon:estimator_disagreement_ratio"
 THRESHOLD = "cpcmon:accuracy_threshold_ratio"
+EVIDENCE = "cpcmon:change_evidence"
+EVIDENCE_THRESHOLD = "cpcmon:change_evidence_threshold"
 WINDOW_RECORDS = "cpcmon:window_records"
 ESTIMATE_RECORDS = "cpcmon:estimate_records"
 """Present only while the merged window has an estimate."""
@@ -61,6 +63,22 @@ def recording_rules(job: str) -> list[RecordingRule]:
         RecordingRule(UPPER, _bound("upper", ">", only, counts)),
         RecordingRule(THRESHOLD, _threshold(only)),
         *_field(matcher),
+        *_evidence(only),
+    ]
+
+
+def _evidence(only: str) -> list[RecordingRule]:
+    """Return the evidence of a change, and the evidence to alarm at.
+
+    Evidence of shares does not add up: the largest counts, and since each of them may be wrong, the budget is as many times
+    that of one. The thresholds are logarithms.
+    """
+    window = f"{WINDOW}, direction"
+    evidence = f"cpcmon_change_evidence{only}"
+    replicas = f"log10(count by ({window}) ({evidence}))"
+    return [
+        RecordingRule(EVIDENCE, f"max by ({window}) ({evidence})"),
+        RecordingRule(EVIDENCE_THRESHOLD, f"max by ({window}) (cpcmon_change_evidence_threshold{only}) + {replicas}"),
     ]
 
 
@@ -122,7 +140,10 @@ def merged_expression(model: str, rule: AlertRule, alert_name: str, only: str = 
     name, alert = f"{only}model={quoted(model)}", f"alert={quoted(label_value(rule.name))}"
     # Every replica exports the segments for which it evaluates the rule.
     known = f"max by ({WINDOW}) (last_over_time(cpcmon_alert_firing{{{name},{alert}}}[{BRIDGE}]))"
+    firing = f'ALERTS{{alertname="{alert_name}",alertstate="firing",{name},{alert}}}'
     match rule.kind:
+        case AlertType.CHANGE:
+            return changed(known, firing, f'{name},direction="{rule.direction}"')
         case AlertType.SILENT:
             # One replica with records shows that they arrive.
             return f"min by ({WINDOW}) (last_over_time(cpcmon_alert_firing{{{name},{alert}}}[{BRIDGE}])) == 1"
@@ -133,12 +154,26 @@ def merged_expression(model: str, rule: AlertRule, alert_name: str, only: str = 
         case AlertType.ACCURACY | AlertType.DISAGREEMENT:
             value = _value(name, rule)
     broken, not_recovered = _compared(value, name, alert, rule)
-    firing = f'ALERTS{{alertname="{alert_name}",alertstate="firing",{name},{alert}}}'
     return (
         f"({broken} or ({not_recovered} and on ({WINDOW}) {firing})"
         f" or ({known} unless on ({WINDOW}) {value} and on ({WINDOW}) {firing}))"
         f" and on ({WINDOW}) {known}"
         f" or max by ({WINDOW}) ({firing}) and on (job, namespace) {ALL_DOWN} unless on ({WINDOW}) {value}"
+    )
+
+
+def changed(known: str, firing: str, matchers: str, more: str = "") -> str:
+    """Return the expression of an alert of type change over all replicas.
+
+    `known` is whether a replica fires: with less evidence than all together need, so that this alert begins later. It ends with
+    the alert of the last replica. `firing` is the alert itself; `more` are its labels beside those of a window.
+    """
+    reached = (
+        f"{_latest(f'{EVIDENCE}{{{matchers}}}')} >= on ({WINDOW}) {_latest(f'{EVIDENCE_THRESHOLD}{{{matchers}}}')}"
+    )
+    return (
+        f"{known} == 1 and on ({WINDOW}) ({reached} or {firing})"
+        f" or max by ({WINDOW}{more}) ({firing}) and on (job, namespace) {ALL_DOWN} unless on ({WINDOW}) {known}"
     )
 
 

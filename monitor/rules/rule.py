@@ -17,6 +17,18 @@ It must be shorter than every `for`, or one bad value before a shutdown would fi
 restart the wait, and on a poor network the alert would never fire.
 """
 
+SEGMENT_LABELS: Mapping[str, str] = MappingProxyType(
+    {
+        # In names with a ~, which are of odd values, commas may not separate parts.
+        f"segment_{depth}": f"{{{{ reReplaceAll `^({','.join(['[^,~]+=[^,~]*'] * depth)})(,[^~]*)?$|.*` `$1` $labels.segment }}}}"
+        for depth in (1, 2, 3)
+    }
+)
+"""Templates of labels for the segments that contain a segment, and itself: Alertmanager's inhibition compares whole labels.
+
+Of `site=A,scanner=2`, `segment_1` is `site=A`, `segment_2` is the whole name, and `segment_3` is empty, which is no label.
+"""
+
 _UNITS = ((604_800, "w"), (86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -35,11 +47,17 @@ class PrometheusRule:
     """File name of the runbook."""
     for_seconds: float = 0.0
     labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    templates: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    """Labels that are templates."""
 
     def text(self, runbooks: str) -> str:
         """Return the rule as YAML."""
         severity = "{{ $labels.severity }}" if self.severity is None else str(self.severity)
-        labels = {"severity": severity, **{name: literal(value) for name, value in self.labels.items()}}
+        labels = {
+            "severity": severity,
+            **{name: literal(value) for name, value in self.labels.items()},
+            **self.templates,
+        }
         runbook = literal(runbooks + self.runbook)
         annotations = {"summary": self.summary, "description": self.description, "runbook_url": runbook}
         lines = [f"- alert: {self.alert}", f"  expr: {_string(self.expr)}"]

@@ -20,7 +20,7 @@ from monitor.rules.builtin_rules import (
 )
 from monitor.rules.descriptions import ALL_REPLICAS, ONE_DAEMON, ONE_REPLICA, description, summary
 from monitor.rules.replicas import merged_expression, recording_rules
-from monitor.rules.rule import BRIDGE, PrometheusRule, RecordingRule, bridged, group_text
+from monitor.rules.rule import BRIDGE, SEGMENT_LABELS, PrometheusRule, RecordingRule, bridged, group_text
 
 DEFAULT_JOB = ".*cpcmon.*"
 
@@ -87,6 +87,8 @@ def _configured(model: str, rule: AlertRule, only: str, *, shared: bool) -> Prom
     # Metrics of the replicas do not add up, and each has its own baseline: each alerts on its own records.
     merged = shared and rule.metric is None and rule.kind not in {AlertType.OUTPUT_DRIFT, AlertType.BASELINE_GAP}
     evaluated_here = merged and rule.kind in {AlertType.ACCURACY, AlertType.DISAGREEMENT}
+    # For inhibition: one fault in a scanner also changes its hospital and the whole model.
+    is_change = rule.kind is AlertType.CHANGE
     return PrometheusRule(
         name,
         merged_expression(model, rule, name, only) if merged else of_one,
@@ -96,7 +98,8 @@ def _configured(model: str, rule: AlertRule, only: str, *, shared: bool) -> Prom
         runbook(rule.kind, upward=rule.upward),
         rule.for_seconds if evaluated_here else 0.0,
         # Fixed labels: two models may have alerts of the same name, and Prometheus forbids equal rules in a group.
-        labels={"model": model, "alert": alert},
+        labels={"model": model, "alert": alert} | ({"direction": rule.direction} if is_change else {}),
+        templates=SEGMENT_LABELS if is_change else {},
     )
 
 

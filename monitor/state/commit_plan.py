@@ -110,6 +110,7 @@ class Counters:
     records_other_version: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_duplicate: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_without_segment: Counter[tuple[str, str]] = field(default_factory=Counter, metadata=_FIELDS)
+    records_without_group: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_unstored_segment: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_late: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_evicted: Counter[str] = field(default_factory=Counter, metadata=_MODEL)

@@ -23,8 +23,6 @@ KEY_BYTES = 16
 REJECTED = "rejected.jsonl"
 MOST_REJECTED_BYTES = 64 << 20
 BALLAST_BYTES = 8 << 20
-_LAST_COMMIT = 32
-"""Offset in `state.lock`, after the process id."""
 
 # SQLite's write-ahead log needs locks and shared memory, which these do not provide.
 _NETWORK = {
@@ -123,7 +121,8 @@ class StateFolder:
 
     def __init__(self, path: Path, lock: int, *, networked: bool) -> None:
         self.path = path
-        self._lock = lock
+        self.lock = lock
+        """The file `state.lock`: the process id, then the last commit."""
         self.networked = networked
         """Whether it is on a network filesystem, by explicit setting."""
 
@@ -161,19 +160,6 @@ class StateFolder:
             write_atomically(self.path / _KEY, key)
             return key
 
-    def note_commit(self, database: int, number: int) -> None:
-        """Record the last commit outside the database. Not synced: the commit itself already is."""
-        with suppress(OSError):
-            os.pwrite(self._lock, f"{database:>20} {number:>20}\n".encode(), _LAST_COMMIT)
-
-    def last_commit(self) -> tuple[int, int]:
-        """Return the database id and number of the last commit; zeros if unknown."""
-        try:
-            database, number = os.pread(self._lock, 42, _LAST_COMMIT).split()
-            return int(database), int(number)
-        except (OSError, ValueError):
-            return 0, 0
-
     def reserve_ballast(self) -> None:
         """Reserve disk space that an operator can free at once by deleting the file."""
         file = self.path / "ballast"
@@ -185,7 +171,7 @@ class StateFolder:
 
     def close(self) -> None:
         """Release the lock."""
-        os.close(self._lock)
+        os.close(self.lock)
 
 
 def read_hash_key(folder: Path) -> bytes:

@@ -40,6 +40,8 @@ from monitor.state.state_folder import StateFolder, check_folder, filesystem_of
 
 MOST_REJECTED = 10_000
 MOST_EVENTS = 1_000
+_LAST_COMMIT = 32
+"""Offset of the last commit in `state.lock`, after the process id."""
 
 
 class Transaction:
@@ -55,7 +57,10 @@ class Transaction:
     @property
     def missing(self) -> int:
         """How many commits of this database are missing from it."""
-        database, commits = self._folder.last_commit()
+        try:
+            database, commits = map(int, os.pread(self._folder.lock, 42, _LAST_COMMIT).split())
+        except (OSError, ValueError):
+            return 0
         return max(0, commits - self._commits) if database == self._database else 0
 
     def __enter__(self) -> None:
@@ -80,7 +85,9 @@ class Transaction:
                 self._connection.execute("UPDATE checksums SET rows = ? WHERE name = 'commits'", (commits,))
                 self._connection.execute("COMMIT")
                 self._commits = commits
-                self._folder.note_commit(self._database, commits)
+                # Outside the database, too. Not synced: the commit itself already is.
+                with suppress(OSError):
+                    os.pwrite(self._folder.lock, f"{self._database:>20} {commits:>20}\n".encode(), _LAST_COMMIT)
                 return
         except sqlite3.Error as failure:
             self._roll_back()

@@ -37,6 +37,7 @@ _HELP: Mapping[str, str] = {
     "records_other_version_total": "Records of another version of the model, not ingested.",
     "records_duplicate_total": "Records with an id that was counted before, not ingested.",
     "records_without_segment_total": "Records that lack a field of a configured segment, counted in other segments only.",
+    "records_without_group_total": "Records without the field in `group_by` of a change alert, each counted as evidence.",
     "records_unstored_segment_total": "Records of segments beyond the limit, counted in `all` only.",
     "records_late_total": "Records older than the window, not ingested.",
     "records_evicted_total": "Records that left the window of the segment `all`.",
@@ -184,7 +185,7 @@ def _configured(config: Config) -> Iterator[Metric]:
         gap.add_metric([model.name], longest_gap_seconds(model.evaluate))
         shared.add_metric([model.name], config.is_shared(model.name))
         for rule in model.alerts:
-            compared = str(rule.on) if rule.kind is AlertType.ACCURACY else ""
+            compared = {AlertType.ACCURACY: str(rule.on), AlertType.CHANGE: str(rule.direction)}.get(rule.kind, "")
             info.add_metric([model.name, rule.name, kind_label(rule), compared], 1)
             hold.add_metric([model.name, rule.name], rule.for_seconds)
     yield from (gap, shared, info, hold)

@@ -72,6 +72,68 @@ class Oracle:
             area = (wins / len(right) + 7.5) / (len(wrong) + 10.0)
         return _clip((area - 0.7) / 0.1)
 
+    def watched(self, window: Sequence[Vector], named: Sequence[int] | None = None) -> list[list[float]]:
+        """Return of each record the four numbers that a detector of changes watches."""
+        accuracy, doc, conformal, _ = self._anchors
+        return [
+            [
+                read,
+                accuracy + score - conformal,
+                accuracy + sure - doc,
+                self._mixed(passed, accuracy + score - conformal),
+            ]
+            for read, passed, sure, score in self._parts(window, named)
+        ]
+
+    def watched_bounds(self) -> tuple[list[float], list[float]]:
+        """Return the smallest and the largest possible values of these four."""
+        accuracy, doc, conformal, classes = self._anchors
+        # Another class than the most probable one may have no probability at all.
+        least = 1.0 / classes if self.at is None and self.named is None else 0.0
+        low, high = accuracy - conformal, accuracy + 1.0 - conformal
+        return (
+            [0.0, low, accuracy + least - doc, self._mixed(0.0, low)],
+            [1.0, high, accuracy + 1.0 - doc, self._mixed(1.0, high)],
+        )
+
+    def _mixed(self, passed: float, conformal: float) -> float:
+        return self.adaptive_weight * passed + (1.0 - self.adaptive_weight) * conformal
+
+    @cached_property
+    def _anchors(self) -> tuple[float, float, float, int]:
+        """The accuracy, the mean confidence and the mean score in sets of the reference, and its classes."""
+        parts = self._parts(self.reference, self.named)
+        return (
+            self._right / len(self.labels),
+            _mean(p[2] for p in parts),
+            _mean(p[3] for p in parts),
+            len(self.reference[0]),
+        )
+
+    @cached_property
+    def _right(self) -> int:
+        decided = self.decisions(self.reference, self.named)
+        return sum(d == y for d, y in zip(decided, self.labels, strict=True))
+
+    def _parts(self, window: Sequence[Vector], named: Sequence[int] | None) -> list[tuple[float, float, float, float]]:
+        """Return of each record its calibrated confidence, whether ATC counts it, its scaled confidence, and its mean score."""
+        decided, scaled = (
+            self.decisions(self.reference, self.named),
+            [_scaled(p, self.temperature) for p in self.reference],
+        )
+        right = [d == y for d, y in zip(decided, self.labels, strict=True)]
+        read = _curve([p[d] for p, d in zip(self.reference, decided, strict=True)], right)
+        before = [p[d] for p, d in zip(scaled, decided, strict=True)]
+        ranked = sorted((_single(p[y]) for p, y in zip(scaled, self.labels, strict=True)), reverse=True)
+        threshold = ranked[min(len(ranked), self._right + 1) - 1]
+        found = []
+        for vector, d in zip(window, self.decisions(window, named), strict=True):
+            p = _scaled(vector, self.temperature)
+            passed = _thresholded(before, [p[d]], self._right)
+            inside = [one for one in p if _single(one) >= threshold]
+            found.append((read(_single(vector[d])), passed, p[d], _mean(inside) if inside else 0.0))
+        return found
+
     def decisions(self, vectors: Sequence[Vector], named: Sequence[int] | None = None) -> list[int]:
         """Return what the device decides."""
         if named is not None:

@@ -53,6 +53,7 @@ models:
     minimum_records: 30
     alerts:
       - {{name: accuracy_low, below: 0.7, on: value, for: 0s, new_records: 0.01, severity: critical, segments: [all]}}
+      - {{name: accuracy_drop, type: change}}
     realised: audit.jsonl
   - name: fracture
     reference: fracture.ref

@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 
 EXAMPLE = ROOT / "config.example.yaml"
 
-# Twice, because a setting of tls has another default where something stands there.
+# Twice, because a setting of tls has another default where something stands there; alerts that the example does not have.
 _KAFKA = """\
 storage: {path: state}
 sources:
@@ -22,6 +22,7 @@ sources:
   - {name: b, type: kafka, brokers: ["kafka:9092"], group: cpcmon, topics: [others], tls: {check_hostname: true}}
 models:
   - name: density
+    alerts: [{name: a, above: 0.99}, {name: b, type: disagreement}]
 """
 
 

@@ -102,7 +102,7 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
     assert lines[24].startswith("remark: notify.webhook.url: ")
     assert lines[25].startswith("all windows: ")
     assert lines[25].endswith(" MB at most, limit 536.9 MB")
-    assert lines[26] == f"all remembered ids: {bytes_at_most(1_000_000) / 1e6:.1f} MB at most, in addition"
+    assert lines[26] == f"all remembered ids: {2 * bytes_at_most(1_000_000) / 1e6:.1f} MB at most, in addition"
     assert re.fullmatch(
         r"the process: about \d+ MB with full windows, \d+ MB with all ids too; of it \d+ MB for evaluation and pages,"
         r" \d+ MB for the program",

@@ -7,7 +7,7 @@ from pathlib import Path
 from monitor.config.config import Config, ModelConfig, SourceConfig, Storage
 from monitor.config.reading import read_config
 from monitor.config.references import load_models
-from monitor.core.alerts import AlertType
+from monitor.core.alerts import AlertType, Severity
 from monitor.core.segments import Segmentation
 from monitor.reference.reference import Reference
 from monitor.sources.directory.directory_options import DirectoryOptions
@@ -24,7 +24,10 @@ def test_the_example_can_be_used_as_it_is(tmp_path: Path, reference: Reference) 
     reference.save(tmp_path / "density.ref")
     config = read_config(file)
     (model,) = config.models
-    assert [rule.kind for rule in model.alerts] == [*[AlertType.ACCURACY] * 3, *list(AlertType)[1:]]
+    kinds = {rule.kind: rule.severity for rule in model.alerts}
+    assert len(kinds) == len(model.alerts)
+    assert kinds.keys() == set(AlertType) - {AlertType.DISAGREEMENT}
+    assert kinds[AlertType.CHANGE] is Severity.CRITICAL
     assert load_models(config) == [(model, reference)]
     plain = ModelConfig(
         "density",

@@ -180,10 +180,11 @@ def test_false_alarms_are_a_number_per_duration(write: Write, text: str, seconds
         ("false_alarms: 1 in 90d", "from 1 per 1h to 1 per 3660d, such as 1 per 90d or 2 per year, found '1 in 90d'"),
         ("false_alarms: 0 per 90d", "found '0 per 90d'"),
         ("false_alarms: 100 per day", "found '100 per day'"),
-        ("maintenance: [{from: 2026-01-31}]", "maintenance[0].to: expected a date or time such as 2026-01-31"),
+        ("maintenance: [{from: 2026-01-31}]", 'from one to a later one, found {from: "2026-01-31"}'),
+        ("maintenance: [{from: 2026-01-31, to: 5}]", "maintenance[0].to: expected a date or time such as 2026-01-31"),
         (
             "maintenance: [{from: 2026-01-31, to: 2026-01-30}]",
-            "maintenance[0]: expected two times, from one to a later one, found 2026-01-31 and 2026-01-30",
+            'from one to a later one, found {from: "2026-01-31", to: "2026-01-30"}',
         ),
         (
             "direction: down",

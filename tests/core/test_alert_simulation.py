@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from monitor.config.reading import read_config
 from monitor.core.alerts import AlertPhase, AlertRule, AlertState, AlertType, On
 from monitor.core.calibration import Calibration, calibrate
 from monitor.core.estimate import ADAPTIVE, CONSENSUS, Estimate, Interval, WindowState
@@ -60,8 +59,7 @@ EARLY = AlertRule("accuracy_falling", drop=0.02, on=On.VALUE, for_seconds=3600.0
 PATIENT = replace(EARLY, for_seconds=5 * 3600.0)
 """The same for windows of hundreds: until the window was refilled more than twice."""
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "config.example.yaml"
-(APART,) = (rule for rule in read_config(EXAMPLE).models[0].alerts if rule.kind is AlertType.DISAGREEMENT)
+APART = AlertRule("no_agreement", AlertType.DISAGREEMENT, new_records=1.0)
 """The disagreement rule of the example configuration, with the defaults of its type."""
 
 DISAGREEMENT = "disagreement"

@@ -23,7 +23,9 @@ _MODEL = """\
     segments: {{limit: 20}}
     evaluate: {{every: 1s}}
     minimum_records: 50
-    alerts: [{{name: low, below: 0.1, segments: ["{segments}"]}}]
+    alerts:
+    - {{name: low, below: 0.1, segments: ["{segments}"]}}
+    - {{name: change, type: change, group_by: exam}}
 """
 _FIELDS = {
     InputProblem.SEGMENT_NEVER_SEEN: "{segments: {site: hospitl}}",
@@ -32,6 +34,7 @@ _FIELDS = {
 _SAID = {
     InputProblem.SEGMENT_NEVER_SEEN: "expected records with site, found none",
     InputProblem.SEGMENT_MISSING: "expected site in every record, found 50.0%",
+    InputProblem.GROUP_MISSING: "expected the field in group_by of the change alert in every record, found 100.0%",
     InputProblem.ALERT_MATCHES_NOTHING: "found none for low",
     InputProblem.CLASS_MIX: "found cat 100.0% instead of 33.0%",
     InputProblem.TIME_AHEAD: "100.0% of the latest records ahead of the clock",
@@ -57,6 +60,8 @@ def _config(models: list[str]) -> str:
 def _write(file: Path, problem: str, vectors: Singles, now: float) -> None:
     """Write a stream of one model: first as it should be, for the problems that need it."""
     fields: dict[str, object] = {"site": ["A", "B"], "version": "2.1"}
+    if problem != InputProblem.GROUP_MISSING:
+        fields["exam"] = [f"e{number}" for number in range(100)]
     match problem:
         case InputProblem.SEGMENT_NEVER_SEEN:
             fields = {"hospital": ["A", "B"]}

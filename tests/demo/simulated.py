@@ -1,25 +1,25 @@
 """Plays the story without waiting, with the real estimators and alerts."""
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from monitor.config.config import Every, ModelConfig
+from monitor.config.config import Every, IngestOptions, ModelConfig, model_options
 from monitor.config.reading import read_config
 from monitor.core.baselines.comparison import BaselineKind
 from monitor.core.estimate import ADAPTIVE, Estimate
-from monitor.core.report import InputFacts, Snapshot
-from monitor.core.scores import Floats
-from monitor.core.segments import Segment
-from monitor.core.totals import Gauge, MeasuredWindows, totals_of
+from monitor.core.record_columns import Records, Texts
 from monitor.demo.demo_folder import Folder
 from monitor.demo.play import DemoOptions
 from monitor.demo.story import LENGTH, SEGMENTS, Examined, Exams, Truth
 from monitor.evaluation.evaluator import Evaluator
+from monitor.ingest.backlog import Backlog
+from monitor.ingest.model_state import ModelState, ModelStates
 from monitor.reference.reference import Reference
+from monitor.state.commit_plan import Counters
 
 
 @dataclass
@@ -51,52 +51,29 @@ def settings(folder: Path) -> ModelConfig:
 
 
 class _Windows:
-    """The latest records of each segment, as a snapshot."""
+    """The windows of the demo, without a daemon."""
 
-    def __init__(self, reference: Reference, most: int) -> None:
-        self._gauge = Gauge(reference.calibration)
-        self._outputs = {name: deque[np.ndarray](maxlen=most) for name in SEGMENTS}
-        self._entered = dict.fromkeys(SEGMENTS, 0)
+    def __init__(self, model: ModelConfig, reference: Reference) -> None:
+        self._model = ModelState(model_options(model, reference))
+        backlog = Backlog([], IngestOptions())
+        backlog.end_poll(backlog.begin_poll(), 0.0)
+        self.states = ModelStates([self._model], Counters(), backlog)
+        self._chunks = itertools.count(1)
 
-    def add(self, examined: Sequence[Examined]) -> None:
+    def add(self, examined: Sequence[Examined], now: float) -> None:
         """Add exams to the windows of their segments."""
-        for one in examined:
-            for name in one.scanner.segments:
-                self._outputs[name].extend(one.outputs.astype(np.float32))
-                self._entered[name] += len(one.right)
-
-    def snapshot(self, model: str, now: float, running: float) -> Snapshot:
-        """Return the windows."""
-        del model
-        each = [totals_of(self._gauge, np.array(outputs)) for outputs in self._outputs.values()]
-        times, unknown = np.full(len(each), now), np.full(len(each), np.nan)
-        return Snapshot(
-            [_segment(name) for name in SEGMENTS],
-            MeasuredWindows(
-                self._gauge,
-                np.concatenate([one.totals for one in each]),
-                np.concatenate([one.confidences for one in each], axis=1),
-                np.concatenate([one.counts for one in each]),
-                np.concatenate([one.of_performance for one in each]),
-            ),
-            times,
-            times,
-            np.zeros(len(each)),
-            np.array(list(self._entered.values())),
-            np.full(len(each), running),
-            unknown,
-            InputFacts(),
-            0,
-            0,
-            catching_up=False,
+        places = [one.scanner for one in examined for _ in one.right]
+        records = Records(
+            np.concatenate([one.outputs for one in examined]).astype(np.float32),
+            np.full(len(places), now),
+            {
+                "hospital": Texts.of([one.hospital for one in places]),
+                "scanner": Texts.of([one.room for one in places]),
+            },
         )
-
-    def begin_evidence(self, model: str, means: Mapping[Segment, Floats], now: float) -> None:
-        """Ignore it: the snapshots have no evidence of changes."""
-
-
-def _segment(name: str) -> Segment:
-    return () if name == "all" else tuple((part.split("=")[0], part.split("=")[1]) for part in name.split(","))
+        admitted = self._model.windows.admit(records, now)
+        assert admitted.chunk is not None
+        self._model.enter(admitted.chunk, next(self._chunks), now)
 
 
 def played(seed: int, reference: Reference, model: ModelConfig) -> Played:
@@ -105,12 +82,12 @@ def played(seed: int, reference: Reference, model: ModelConfig) -> Played:
     assert model.bounds.records is not None
     every, most = model.evaluate.seconds, model.bounds.records
     count = round(DemoOptions(Path(), "").rate * every)
-    exams, found, windows = Exams(seed), Played(), _Windows(reference, most)
-    evaluator, truth = Evaluator(model, reference, windows), Truth(most, model.minimum_records)
+    exams, found, windows = Exams(seed), Played(), _Windows(model, reference)
+    evaluator, truth = Evaluator(model, reference, windows.states), Truth(most, model.minimum_records)
     firing: set[tuple[str, str]] = set()
     for number in range(int(LENGTH / every)):
         at, examined = number * every, exams.next(count, number * every)
-        windows.add(examined)
+        windows.add(examined, at)
         truth.note(examined)
         report = evaluator.evaluate(at, at, at)
         now = {(one.alert, part.name) for part in report.segments for one in part.alerts if one.firing}

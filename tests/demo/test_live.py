@@ -40,7 +40,7 @@ def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(prepared: Callable[[], Pat
             lambda: f'cpcmon_estimated_accuracy_ratio{{estimator="adaptive",model="density",segment="{SHIFTED}"}}' in first.metrics(),
             lambda: "an estimate",
         )  # fmt: skip
-        first.wait_for_output(f"ALERT accuracy_low fires for {SHIFTED}")
+        first.wait_for_output(f"ALERT accuracy_drop fires for {SHIFTED}")
         segments = first.segments()
         assert set(segments) == set(SEGMENTS)
         firing = {name for name, one in segments.items() for alert in one["alerts"] if alert["firing"]}

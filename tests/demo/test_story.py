@@ -44,9 +44,13 @@ def test_the_alerts_fire_once_for_the_scanner_and_its_hospital_and_nowhere_else(
     """The scanner does half of the exams of its hospital, so the accuracy of the hospital falls too."""
     places = (SHIFTED, f"hospital={REPLACED.hospital}")
     for story in stories:
-        assert set(story.fired) == {(alert, place) for alert in ("accuracy_low", "outputs_changed") for place in places}
+        assert set(story.fired) == {
+            (alert, place) for alert in ("accuracy_drop", "outputs_changed") for place in places
+        }
         assert all(len(times) == 1 for times in story.fired.values())
         assert all(REPLACED_AT < times[0] < 180.0 for times in story.fired.values())
+        # Half of the window of a scanner is replaced after ten seconds.
+        assert story.fired["accuracy_drop", SHIFTED][0] < REPLACED_AT + 10.0
 
 
 def test_every_alert_ends_after_the_calibration_and_before_the_story_repeats(

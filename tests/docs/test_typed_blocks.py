@@ -23,6 +23,7 @@ _CHECKED = "not run: changes the machine; its files are checked by "
 # page -> start of a block -> the test that runs it, or why none does
 RUN_BY = {
     "README.md": {"": "tests/package/test_readme.py"},
+    "docs/alerts.md": {"cpcmon baseline": "tests/daemon/test_baseline_command.py"},
     "docs/api.md": {"curl": HERE},
     "docs/baselines.md": {"": "tests/daemon/test_baseline_command.py"},
     "docs/commands.md": {"": "tests/docs/test_commands_page.py"},

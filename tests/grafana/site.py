@@ -78,6 +78,8 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
             "density",
             "{name: accuracy_low, below: 0.5}",
             "{name: accuracy_high, above: 0.999}",
+            # All sites together are less confident than the reference.
+            "{name: dropped, type: change, false_alarms: 1 per 1h, segments: [all]}",
             *(
                 f"{{name: {one}_low, metric: {one}, below: 0.2}}"
                 for one in ("sensitivity", "specificity", "ppv", "npv", "f1")
@@ -109,8 +111,8 @@ def start_well(stack: ExitStack, folder: Path) -> Process:
     names = ("calm", "poor", "empty")
     for name in names:
         _reference(folder, name)
-    alert = "{name: accuracy_low, drop: 0.2}"
-    inbox = _write(folder, *(_model(name, alert, reference=f"{name}.ref") for name in names))
+    alerts = "{name: accuracy_low, drop: 0.2}", "{name: dropped, type: change}"
+    inbox = _write(folder, *(_model(name, *alerts, reference=f"{name}.ref") for name in names))
     for name in names:
         write_records(inbox / f"{name}.jsonl", HEALTHY[:600], model=name)
     return stack.enter_context(running(folder / "config.yaml"))

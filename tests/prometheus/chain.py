@@ -59,14 +59,15 @@ def fast_rules() -> str:
 
 
 @contextmanager
-def alertmanager(folder: Path, hook: int) -> Iterator[int]:
+def alertmanager(folder: Path, hook: int, group_wait: str = "0s") -> Iterator[int]:
     """Run Alertmanager with the shipped file, with receivers on loopback and waits of a second."""
     program, port = real_server("prometheus-alertmanager"), free_port()
     text = (ROOT / "deploy" / "alertmanager" / "alertmanager.yml").read_text()
     # The path is the name of the receiver.
     text, count = re.subn(r"(name: (.+)\n.+url: )\S+?\}", rf'\1"http://127.0.0.1:{hook}/\2"}}', text)
     assert count == text.count("- name: ")
-    text = re.sub(r"group_wait: \w+", "group_wait: 0s", re.sub(r"group_interval: \w+", "group_interval: 1s", text))
+    for setting, value in (("group_wait", group_wait), ("group_interval", "1s")):
+        text = re.sub(rf"{setting}: \w+", f"{setting}: {value}", text)
     (folder / "alertmanager.yml").write_text(text)
     with running(
         f"http://127.0.0.1:{port}/-/ready", folder / "alertmanager.log", program,
@@ -77,10 +78,10 @@ def alertmanager(folder: Path, hook: int) -> Iterator[int]:
 
 
 @contextmanager
-def chain(folder: Path, exporter: int, hook: int) -> Iterator[Chain]:
+def chain(folder: Path, exporter: int, hook: int, group_wait: str = "0s") -> Iterator[Chain]:
     """Run both servers with the shipped files, with other ports and intervals of one second."""
     program, own = real_server("prometheus"), free_port()
-    with alertmanager(folder, hook) as manager:
+    with alertmanager(folder, hook, group_wait) as manager:
         text = (ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text()
         for port, used in {"9877": exporter, "9093": manager, "9090": own}.items():
             text = text.replace(f"localhost:{port}", f"127.0.0.1:{used}")

@@ -102,3 +102,74 @@ def test_a_silent_model_mutes_its_silent_sites(send_alert: SendAlert, receiver: 
     send_alert("CpcmonSegmentSilent", **quiet, segment="site=A")
     _flushed(send_alert, receiver)
     assert ("CpcmonSegmentSilent", "site=A", "firing") not in {one.short for one in receiver.notifications}
+
+
+def _changed(send_alert: SendAlert, segment: str, name: str = "CpcmonAccuracyChange", **labels: str) -> None:
+    """Send an alert on a change with the labels that the rules give it."""
+    parts = [] if segment == "all" else segment.split(",")
+    within = {f"segment_{depth}": ",".join(parts[:depth]) for depth in range(1, min(3, len(parts)) + 1)}
+    common = {**TARGET, "severity": "critical", "model": "density", "direction": "down"}
+    send_alert(name, **{**common, **within, "segment": segment, **labels})
+
+
+def _notified(receiver: Receiver) -> set[str]:
+    """Return the segments with a notified change."""
+    return {one.labels["segment"] for one in receiver.notifications if one.labels.get("direction")}
+
+
+def test_one_fault_in_a_scanner_is_one_page(send_alert: SendAlert, receiver: Receiver) -> None:
+    """Not another of its hospital, nor of the whole model. Other hospitals, models and directions are not muted."""
+    _changed(send_alert, "site=A,scanner=2")
+    receiver.wait_for("CpcmonAccuracyChange", "site=A,scanner=2", "firing")
+    _changed(send_alert, "site=A")
+    _changed(send_alert, "all")
+    _flushed(send_alert, receiver)
+    assert _notified(receiver) == {"site=A,scanner=2"}
+    others: list[tuple[str, dict[str, str]]] = [
+        ("site=B", {}),
+        ("site=AB", {}),
+        ("site=A", {"model": "triage"}),
+        ("site=A", {"direction": "up"}),
+        ("site=A", {"instance": "b"}),
+        ("site=A,scanner=3", {}),
+    ]
+    for number, (segment, labels) in enumerate(others):
+        _changed(send_alert, segment, f"CpcmonOther{number}", **labels)
+        receiver.wait_for(f"CpcmonOther{number}", segment, "firing")
+
+
+def test_a_hospital_mutes_the_whole_model_and_a_scanner_that_is_well_again_mutes_nothing(
+    send_alert: SendAlert, receiver: Receiver
+) -> None:
+    """The merged alerts of replicas have no instance. A part of a scanner mutes scanner, hospital and model."""
+    names = ["site=A,scanner=2,coil=1", "site=A,scanner=2", "site=A", "all"]
+    merged = {"name": "CpcmonMergedAccuracyChange", "instance": ""}
+    _changed(send_alert, names[0], **merged)
+    receiver.wait_for(merged["name"], names[0], "firing")
+    for name in names[1:]:
+        _changed(send_alert, name, **merged)
+    _flushed(send_alert, receiver)
+    assert _notified(receiver) == set(names[:1])
+    send_alert(
+        merged["name"], over=True, job="cpcmon", severity="critical", model="density", direction="down", segment=names[0],
+        **{f"segment_{depth}": ",".join(names[0].split(",")[:depth]) for depth in (1, 2, 3)},
+    )  # fmt: skip
+    receiver.wait_for(merged["name"], names[1], "firing")
+    _flushed(send_alert, receiver)
+    assert _notified(receiver) == set(names[:2])
+
+
+def test_a_noticed_drop_mutes_slower_alerts_on_the_window(send_alert: SendAlert, receiver: Receiver) -> None:
+    """A critical accuracy alert is an absolute limit, and is not muted; nor are other windows."""
+    window = {**TARGET, "model": "density", "segment": "site=A"}
+    _changed(send_alert, "site=A")
+    receiver.wait_for("CpcmonAccuracyChange", "site=A", "firing")
+    send_alert("CpcmonAccuracyFalling", **window, severity="warning")
+    send_alert("CpcmonBaselineGap", **window, severity="critical")
+    send_alert("CpcmonAccuracyLow", **window, severity="critical")
+    send_alert("CpcmonAccuracyFalling", **{**window, "segment": "site=B"}, severity="warning")
+    receiver.wait_for("CpcmonAccuracyLow", "site=A", "firing")
+    receiver.wait_for("CpcmonAccuracyFalling", "site=B", "firing")
+    _flushed(send_alert, receiver)
+    of_window = {one.short[0] for one in receiver.notifications if one.labels.get("segment") == "site=A"}
+    assert of_window == {"CpcmonAccuracyChange", "CpcmonAccuracyLow"}

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -34,15 +35,32 @@ models:
       - {name: site_low, below: 0.81, on: value, for: 1s, new_records: 0.1, segments: ["site=*"], severity: warning}
       - {name: quiet, type: silent, after: 15s, severity: warning}
 """
+WITH_CHANGE = """\
+storage: {path: state}
+sources:
+  - {name: results, type: directory, path: inbox, poll: 0.2s}
+models:
+  - name: density
+    version: "2.1"
+    reference: density.ref
+    window: {records: 2000}
+    segment_by: [[site]]
+    baseline: reference
+    evaluate: {every: 1s}
+    minimum_records: 200
+    alerts:
+      - {name: accuracy_drop, type: change}
+"""
+"""As everyone has it, except for the baseline: an own one takes a minute or more."""
 QUIET = {("CpcmonWatchdog", "")}
 EVALUATIONS = 'min(prometheus_rule_group_iterations_total{rule_group=~".*cpcmon.*"})'
 
 
-def _installed(folder: Path, calibrated: Path) -> Feed:
+def _installed(folder: Path, calibrated: Path, config: str = CONFIG) -> Feed:
     """Return a folder with a configuration and a reference."""
     feed = Feed(folder)
     shutil.copy(calibrated / "density.ref", folder)
-    (folder / "config.yaml").write_text(CONFIG)
+    (folder / "config.yaml").write_text(config)
     return feed
 
 
@@ -133,3 +151,41 @@ def test_notifications_from_a_drop_over_a_kill_to_the_recovery(tmp_path: Path, c
         _evaluated_for_a_while(prometheus)
         assert prometheus.firing() == QUIET
         assert one(again.metrics(), "cpcmon_alert_firing", alert="accuracy_low", segment="all") == 0.0
+
+
+def test_a_site_that_changes_is_one_page_while_most_of_its_window_is_still_healthy(
+    tmp_path: Path, calibrated: Path
+) -> None:
+    """It says when it began. That of the whole model fires too, muted."""
+    feed, receiver, port = _installed(tmp_path, calibrated, WITH_CHANGE), Receiver(), free_port()
+    with ExitStack() as stack:
+        stack.callback(receiver.close)
+        feed.start()
+        stack.callback(feed.stop)
+        cpcmon = stack.enter_context(
+            running_cpcmon(tmp_path / "config.yaml", "--web.listen-address", f"127.0.0.1:{port}")
+        )
+        _well(cpcmon)
+        prometheus = stack.enter_context(chain(tmp_path, port, receiver.port, group_wait="3s"))
+        _evaluated_for_a_while(prometheus)
+        assert prometheus.firing() == QUIET
+        start = time.time()
+        feed.inaccurate.add("A")
+        changed = receiver.wait_for("CpcmonAccuracyChange", "site=A", "firing")
+        assert changed.receiver == "on-call"
+        assert changed.labels.items() >= {"direction": "down", "segment_1": "site=A", "severity": "critical"}.items()
+        text = changed.annotations["description"]
+        assert re.match(
+            r"density, site=A: the accuracy has dropped: evidence 10\^\d+\.\d, budget 10\^9\.\d\. It began", text
+        )
+        assert re.search(
+            r", [1-9]\d* records ago\. The estimate of the window, which also holds older records, is ", text
+        )
+        # The site sends 100 records a second.
+        (began,) = prometheus.ask('cpcmon_change_started_timestamp_seconds{segment="site=A"}')
+        (since,) = prometheus.ask('cpcmon_alert_since_timestamp_seconds{alert="accuracy_drop",segment="site=A"}')
+        assert float(since["value"][1]) - float(began["value"][1]) < 10
+        assert abs(float(began["value"][1]) - start) < 30
+        prometheus.wait_until('ALERTS{alertname="CpcmonAccuracyChange",alertstate="firing",segment="all"}', 1)
+        time.sleep(5)
+        assert ("CpcmonAccuracyChange", "all", "firing") not in {one.short for one in receiver.notifications}

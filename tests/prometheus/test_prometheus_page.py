@@ -23,6 +23,7 @@ PASSED_ON = {
     "CpcmonMergedAccuracyLow", "CpcmonApart", "CpcmonSilent", "CpcmonRefused",
     "CpcmonPerformanceLow", "CpcmonPerformanceHigh", "CpcmonMissed", "CpcmonFlawless",
     "CpcmonOutputDrift", "CpcmonBaselineGap", "CpcmonDrifted", "CpcmonNewSite",
+    "CpcmonAccuracyChange", "CpcmonMergedAccuracyChange", "CpcmonDropped", "CpcmonRose",
 }  # fmt: skip
 """Configured alerts: their names in the shipped rules and in those of `reports.config()`."""
 RECEIVERS = {"critical": "on-call", "warning": "office-hours", "info": "to-be-read"}

@@ -49,6 +49,7 @@ def healthy(*, shared: bool) -> dict[str, Shape]:
         shown[of("cpcmon_estimate_valid", model=model, segment="all")] = steady(1)
     for alert, kind in _KINDS.items():
         on = {"on": "value"} if kind.startswith(("accuracy", "performance")) else {}
+        on |= {"on": _DIRECTIONS[alert]} if kind == "change" else {}
         shown[of("cpcmon_alert_info", model="density", alert=alert, kind=kind, **on)] = steady(1)
         shown[of("cpcmon_alert_for_seconds", model="density", alert=alert)] = steady(1800)
         shown[_firing(alert)] = steady(0)
@@ -65,8 +66,11 @@ _KINDS = {
     "flawless": "performance_high",
     "drifted": "output_drift",
     "new_site": "baseline_gap",
+    "dropped": "change",
+    "rose": "change",
 }
 """Alerts of `reports.config()`."""
+_DIRECTIONS = {"dropped": "down", "rose": "up"}
 
 
 def _firing(alert: str, severity: str = "critical") -> str:
@@ -116,6 +120,16 @@ def _merged(sums: float, records: float = 300) -> dict[str, Shape]:
         density("cpcmon_accuracy_threshold_ratio", alert="accuracy_low", estimator="ac", severity="critical"): steady(
             0.8
         ),
+    }
+
+
+def _changed(direction: str, evidence: float, firing: float = 1) -> dict[str, Shape]:
+    """Return the series of the only replica, with a budget of 10^6."""
+    alert = next(name for name, one in _DIRECTIONS.items() if one == direction)
+    return {
+        _firing(alert): steady(firing),
+        density("cpcmon_change_evidence", direction=direction): steady(evidence),
+        density("cpcmon_change_evidence_threshold", direction=direction): steady(6),
     }
 
 
@@ -255,6 +269,12 @@ ONLY_SHIPPED = (
         at_once=True,
     ),
     Case("CpcmonMergedAccuracyLow", 40, _merged(225), _merged(246), shared=True),
+    _passed_on("CpcmonAccuracyChange", "dropped"),
+    _passed_on("CpcmonAccuracyChange", "rose", "info"),
+    *(
+        Case("CpcmonMergedAccuracyChange", 9, _changed(one, 6.5), _changed(one, 6.5, 0), shared=True, at_once=True)
+        for one in ("down", "up")
+    ),
 )
 
 ONLY_GENERATED = (
@@ -267,6 +287,8 @@ ONLY_GENERATED = (
     _passed_on("CpcmonFlawless", "flawless"),
     _passed_on("CpcmonDrifted", "drifted"),
     _passed_on("CpcmonNewSite", "new_site"),
+    _passed_on("CpcmonDropped", "dropped"),
+    _passed_on("CpcmonRose", "rose"),
     Case(
         "CpcmonRulesOutdated",
         20,

@@ -250,6 +250,66 @@ def test_disagreement_is_compared_with_one_and_a_half_times_the_chance_disagreem
     assert found["CpcmonApart"] == fires
 
 
+def changes(instance: str, evidence: str, firing: str = "1x60") -> Series:
+    """Return the series of a replica with a budget of a million."""
+    of = _of(instance, ',direction="down"')
+    return {
+        f"cpcmon_change_evidence{{{of}}}": evidence,
+        f"cpcmon_change_evidence_threshold{{{of}}}": f"6x{evidence.rsplit('x', maxsplit=1)[-1]}",
+        f'cpcmon_alert_firing{{{_of(instance)},alert="dropped",severity="critical"}}': firing,
+    }
+
+
+@pytest.fixture
+def change_rules(rules: Rules) -> Rules:
+    """The rules of a shared model with an alert of type change."""
+    density = replace(rules.config.models[0], alerts=(AlertRule("dropped", AlertType.CHANGE, for_seconds=0.0),))
+    return replace(rules, config=replace(rules.config, models=(density, *rules.config.models[1:])))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "fires"),
+    [
+        # log10 of 3 is 0.477.
+        pytest.param("6.47x60", 0, id="enough for one replica"),
+        pytest.param("6.48x60", 1, id="enough for all"),
+    ],
+)
+def test_the_largest_evidence_of_a_replica_is_compared_with_the_budget_of_all(
+    change_rules: Rules, evidence: str, fires: int
+) -> None:
+    """As many times the budget as there are replicas with evidence; at once."""
+    quiet = changes("b", "-30x60", "0x60") | changes("c", "2x60", "0x60")
+    for found in change_rules.firing(WATCHED | quiet | changes("a", evidence), 2, 40):
+        assert found["CpcmonDropped"] == fires
+    (alone,) = change_rules.firing(WATCHED | changes("a", evidence), 40)
+    assert alone["CpcmonDropped"] == 1
+
+
+def test_a_change_of_the_whole_ends_with_that_of_the_last_replica(change_rules: Rules) -> None:
+    """Evidence of a change that is over becomes less. Replicas that are all down have not recovered."""
+    series = changes("a", "9x10 3x50", "1x30 0x30") | changes("b", "7x10 1x50", "1x20 0x40")
+    assert [found["CpcmonDropped"] for found in change_rules.firing(WATCHED | series, 9, 25, 35)] == [1, 1, 0]
+    gone = {name: re.sub("x.*", "x20 stale", values) for name, values in (WATCHED | changes("a", "9x20")).items()}
+    down = {name: "1x20 0x200" for name in WATCHED if name.startswith("up")}
+    assert [found["CpcmonDropped"] for found in change_rules.firing(gone | down, 15, 38, 120)] == [1, 1, 1]
+    one_is_up = down | {'up{job="cpcmon",instance="b"}': "1x240"}
+    assert [found["CpcmonDropped"] for found in change_rules.firing(gone | one_is_up, 15, 38)] == [1, 0]
+
+
+def test_a_change_of_the_whole_began_where_a_replica_has_the_most_evidence(change_rules: Rules) -> None:
+    series = changes("a", "7x60") | changes("b", "9x60") | changes("c", "1x60", "0x60")
+    for name, start, records in (("a", 600, 70), ("b", 1200, 90), ("c", 1800, 5)):
+        of = _of(name, ',direction="down"')
+        series[f"cpcmon_change_started_timestamp_seconds{{{of}}}"] = f"{start}x60"
+        series[f"cpcmon_change_records_since_start{{{of}}}"] = f"{records}x60"
+    output = change_rules.described(WATCHED | series, 20, "CpcmonDropped")
+    assert (
+        "density, all, all replicas: the accuracy has dropped: evidence 10^9.0, budget 10^6.5. It began about 1970-01-01"
+        " 00:20:00 +0000 UTC, 90 records ago." in output
+    )
+
+
 def test_silent_fires_when_all_replicas_are_silent(rules: Rules) -> None:
     silent = AlertRule("silent", kind=AlertType.SILENT, after_seconds=3600.0)
     density = replace(rules.config.models[0], alerts=(silent,))

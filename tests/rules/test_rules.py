@@ -285,6 +285,69 @@ def test_a_description_names_the_consensus_of_an_old_reference(rules: Rules) -> 
     assert "estimated accuracy 74.2% by consensus, since the reference is of an older version. Its upper" in output
 
 
+def _window(name: str, more: str = "") -> str:
+    return f'{name}{{{TARGET},model="density",segment="site=A,scanner=2"{more}}}'
+
+
+def _of_change(name: str, direction: str) -> str:
+    return _window(f"cpcmon_change_{name}", f',direction="{direction}"')
+
+
+@pytest.mark.parametrize(("alert", "direction", "did"), [("dropped", "down", "dropped"), ("rose", "up", "risen")])
+def test_a_change_is_described_with_its_evidence_and_when_it_began(
+    rules: Rules, alert: str, direction: str, did: str
+) -> None:
+    """And the estimate of the window. The series of the other direction are of no use. Without series it reads well too."""
+    fired = {_alert("site=A,scanner=2", name=alert): "1x60"}
+    name = alert_name(alert)
+    other = {_of_change(one, "up" if direction == "down" else "down"): "1x60" for one in ("evidence", "started")}
+    alone = rules.described(WELL | fired | other, 10, name)
+    assert re.search(rf'description="density, site=A,scanner=2: the accuracy has {did}\. (Ask|Check)', alone), alone
+    series = {
+        _of_change("evidence", direction): "8.2468x60",
+        _of_change("evidence_threshold", direction): "7.1x60",
+        _of_change("started_timestamp_seconds", direction): f"{reports.NOW:.0f}x60",
+        _of_change("records_since_start", direction): "340x60",
+        _window("cpcmon_estimated_accuracy_ratio", ',estimator="adaptive"'): "0.842x60",
+        _window("cpcmon_estimated_accuracy_lower_ratio", ',estimator="adaptive"'): "0.8x60",
+        _window("cpcmon_estimated_accuracy_upper_ratio", ',estimator="adaptive"'): "0.88x60",
+        _window("cpcmon_baseline_records", ',kind="own"'): "2000x60",
+    }
+    output = rules.described(WELL | fired | other | series, 10, name)
+    assert (
+        f"the accuracy has {did}: evidence 10^8.2, budget 10^7.1. It began about 2025-10-09 08:53:20 +0000 UTC, 340 records"
+        " ago. The estimate of the window, which also holds older records, is 84.2%, interval 80% to 88%. Baseline: its own"
+        " first 2000 records, without labels." in output
+    )
+    assert "change.md" in output
+
+
+@pytest.mark.parametrize(
+    ("segment", "labels"),
+    [
+        ("all", {}),
+        ("site=A", {"segment_1": "site=A"}),
+        ("site=,scanner=2", {"segment_1": "site=", "segment_2": "site=,scanner=2"}),
+        (
+            "site=St. Ann,unit=x y,scanner=2,coil=1",
+            {
+                "segment_1": "site=St. Ann",
+                "segment_2": "site=St. Ann,unit=x y",
+                "segment_3": "site=St. Ann,unit=x y,scanner=2",
+            },
+        ),
+        ("site=A,B,scanner=2~0a1b2c3d", {}),
+    ],
+)
+def test_a_change_is_labelled_with_the_segments_that_contain_it(
+    rules: Rules, segment: str, labels: dict[str, str]
+) -> None:
+    """For Alertmanager, which has no prefixes. In odd names a comma may not separate anything."""
+    output = rules.described(WELL | {_alert(segment, name="dropped"): "1x60"}, 10, "CpcmonDropped")
+    assert 'direction="down"' in output
+    assert dict(re.findall(r'(segment_\d)="([^"]*)"', output)) == labels
+
+
 def test_a_drift_is_described_with_its_limit(rules: Rules) -> None:
     """And only the measures that are known."""
     drifted = AlertRule("drifted", kind=AlertType.OUTPUT_DRIFT)

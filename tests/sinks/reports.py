@@ -196,6 +196,7 @@ def with_changes(plain: Report) -> Report:
         np.array([[NOW - 60.0, NOW - 1500.0, NOW - 30.0, *rest], [NOW - 5.0, NOW - 10.0, nan, *rest]]),
         np.array([[12.0, 340.0, 3.0, *rest], [2.0, 4.0, nan, *rest]]),
         np.array([60, 60, 60, *(23 for _ in rest)]),
+        np.zeros((2, len(windows)), dtype=np.bool_),
     )
     return replace(plain, segments=replace(windows, changes=found))
 
@@ -274,6 +275,8 @@ def config() -> Config:
         AlertRule("flawless", metric=Metric.PPV, above=0.999, on=On.LOWER),
         AlertRule("drifted", kind=AlertType.OUTPUT_DRIFT),
         AlertRule("new_site", kind=AlertType.BASELINE_GAP, drop=0.1),
+        AlertRule("dropped", kind=AlertType.CHANGE, severity=Severity.CRITICAL, for_seconds=0.0),
+        AlertRule("rose", kind=AlertType.CHANGE, direction=Direction.UP, for_seconds=0.0),
     )
     triage_alerts = (AlertRule("accuracy_low", drop=0.05, estimator="cpc_acc"),)
     return Config(

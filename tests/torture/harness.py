@@ -20,20 +20,22 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.cli import main
 from monitor.config.config import ModelOptions
+from monitor.core.change import MEMBERS, POINT, Detector
 from monitor.core.segments import Segmentation, name_of
+from monitor.core.totals import Gauge, member_values
 from monitor.core.window import Bounds
 from monitor.ingest.model_state import ModelState
 from monitor.ingest.restore import restore
 from monitor.reference.reference import Reference
 from monitor.state.store import State
-from tests.strategies import synthetic
+from tests.strategies import accepted, synthetic
 from tests.torture.oracle import Comparison, StateContent, compare, compare_running
-from tests.torture.records import CLASSES, WriteLog, number_at
+from tests.torture.process import run
+from tests.torture.records import CLASSES, WriteLog, number_at, vector_of
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = (sys.executable, "-m", "monitor")
+COMMAND = (sys.executable, "-m", "tests.torture.process")
 STARTED: "list[subprocess.Popen[bytes]]" = []
 """All processes; those of a failed test are killed."""
 TIMEOUT_SECONDS = 60.0
@@ -158,7 +160,7 @@ class Site:
         handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             with self.out.open("a", encoding="utf-8") as out, redirect_stdout(out):
-                code = main([*self.arguments, "--once"])
+                code = run([*self.arguments, "--once"])
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -198,8 +200,7 @@ class Site:
 
     def content(self, state: Path | None = None) -> StateContent:
         """Return the restored content of the state."""
-        options = ModelOptions("density", reference(), Bounds(records=self.window_size), Segmentation((("site",),)))
-        model = ModelState(options)
+        model = ModelState(model_of(self.window_size))
         opened = State.open(state or self.state)
         try:
             restore(opened, {"density": model}, time.time())
@@ -210,7 +211,7 @@ class Site:
 
     def compare(self) -> Comparison:
         """Compare after everything was read."""
-        comparison = compare(self.content(), self.write_log, self.window_size)
+        comparison = compare(self.content(), self.write_log, self.window_size, evidence_of)
         if comparison.missing:
             comparison.add(f"files with lost records: {self.files_with(comparison.missing)}")
         return comparison
@@ -244,6 +245,19 @@ class Site:
         assert not comparison.problems, "\n".join([*comparison.problems, self.log_tail()])
 
 
+def model_of(window_size: int) -> ModelOptions:
+    """Return the model, with the detector that it has by default."""
+    bounds, segmentation = Bounds(records=window_size), Segmentation((("site",),))
+    return ModelOptions("density", reference(), bounds, segmentation, detectors=(Detector(),))
+
+
+def evidence_of(numbers: Sequence[int]) -> tuple[int, ...]:
+    """Return what records count as evidence, each once."""
+    vectors = np.array([vector_of(number) for number in numbers]).reshape(-1, len(CLASSES))
+    values = member_values(Gauge(reference().calibration, ()), accepted(vectors))
+    return len(numbers), *np.rint(values * POINT).sum(axis=1).astype(np.int64).tolist()
+
+
 def state_content(model: ModelState, counters: Mapping[tuple[str, ...], int]) -> StateContent:
     """Return the windows and the relevant counters."""
     windows = {}
@@ -257,7 +271,15 @@ def state_content(model: ModelState, counters: Mapping[tuple[str, ...], int]) ->
             rejected[name[-1]] += count
         elif name[0] == "source_events_total":
             events[name[-1]] += count
-    return StateContent(windows, counters.get(("records_total", "inbox", "density"), 0), rejected, events)
+    evidence = dict[str, tuple[int, ...]]()
+    if model.evidence is not None:
+        model.windows.settle_evidence()
+        segments = list(model.windows)
+        sums, *_ = model.evidence.table.snapshot(segments)
+        columns = 1 + len(MEMBERS)
+        evidence = {name_of(one): tuple(row[:columns].tolist()) for one, row in zip(segments, sums, strict=True)}
+    total = counters.get(("records_total", "inbox", "density"), 0)
+    return StateContent(windows, total, rejected, events, evidence)
 
 
 def kill(process: "subprocess.Popen[bytes]") -> bool:

@@ -16,9 +16,6 @@ from unittest.mock import patch
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from monitor.config.config import ModelOptions
-from monitor.core.segments import Segmentation
-from monitor.core.window import Bounds
 from monitor.errors import StatePaused
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
@@ -28,7 +25,7 @@ from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
 from monitor.sources.directory.poll_context import CrashGuard
 from monitor.state.store import State
-from tests.torture.harness import reference, state_content
+from tests.torture.harness import evidence_of, model_of, state_content
 from tests.torture.oracle import StateContent, compare
 from tests.torture.records import BASE, WriteLog, gzip_of, line_of, npz_of
 
@@ -104,7 +101,7 @@ class ProcessRun:
     """One run of the process: all that a kill discards."""
 
     def __init__(self, inbox: Path, state: Path, window_size: int, monotonic: Callable[[], float], now: float) -> None:
-        options = ModelOptions("density", reference(), Bounds(records=window_size), Segmentation((("site",),)))
+        options = model_of(window_size)
         self.state = State.open(state)
         self.model = ModelState(options)
         self.system = InterruptedSystem()
@@ -387,5 +384,5 @@ class WatchedDirectory(RuleBasedStateMachine):
                 self._tick(40.0)
         self.unread.clear()
         self.unknown = {name for name in self.unknown if b"\n" not in self._content(name)}
-        comparison = compare(self.process.content(), self.write_log, self.window_size)
+        comparison = compare(self.process.content(), self.write_log, self.window_size, evidence_of)
         assert not comparison.problems, "\n".join([*comparison.problems, "after", *self.steps])

@@ -1,6 +1,7 @@
 """The expected windows and counters, computed with plain lists and no code of the program."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.torture.records import SITES, WriteLog, number_at, site_of, time_of, vector_of
@@ -17,6 +18,12 @@ class StateContent:
     records_total: int
     rejected: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
+    evidence: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """By segment, how many records counted as evidence of a change, and the sums of their values."""
+
+
+EvidenceOf = Callable[[Sequence[int]], tuple[int, ...]]
+"""Returns the evidence of some records, each counted once."""
 
 
 @dataclass
@@ -45,7 +52,9 @@ def expected_numbers(written: int, window_size: int) -> dict[str, list[int]]:
     return wanted
 
 
-def compare(found: StateContent, write_log: WriteLog, window_size: int) -> Comparison:
+def compare(
+    found: StateContent, write_log: WriteLog, window_size: int, evidence_of: EvidenceOf | None = None
+) -> Comparison:
     """Compare after everything was read."""
     comparison = Comparison()
     wanted = expected_numbers(write_log.written, window_size)
@@ -62,6 +71,10 @@ def compare(found: StateContent, write_log: WriteLog, window_size: int) -> Compa
             comparison.add(f"{name}: {len(lost)} lost, the first are {lost[:5]}")
         if unexpected := sorted(set(held) - set(numbers)):
             comparison.add(f"{name}: {len(unexpected)} unexpected, the first are {unexpected[:5]}")
+    # Evidence is of all records, whether windows still hold them or not.
+    for name, numbers in expected_numbers(write_log.written, write_log.written).items():
+        if evidence_of is not None and found.evidence.get(name) != evidence_of(numbers):
+            comparison.add(f"{name}: expected the evidence {evidence_of(numbers)}, found {found.evidence.get(name)}")
     _compare_counters(found, write_log, comparison)
     comparison.lost = max(len(comparison.missing), write_log.written - found.records_total)
     comparison.duplicated = max(len(comparison.repeated), found.records_total - write_log.written)

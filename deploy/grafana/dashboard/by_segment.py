@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import dashboard as builders
-from grafana_foundation_sdk.builders import statushistory, table
+from grafana_foundation_sdk.builders import statushistory, table, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import common, dashboard
 
@@ -20,12 +20,14 @@ SHOWN = 10
 _ESTIMATE = "Estimated accuracy"
 _ABOVE = "Above its threshold"
 _DRIFT = "Output drift"
+_BEGAN = "Change began"
 
 
 def row() -> Iterator[Builder[dashboard.Panel]]:
     """Yield the panels."""
     yield _table()
     yield _heat_map()
+    yield _evidence()
 
 
 def _columns() -> dict[str, tuple[str, str]]:
@@ -42,6 +44,7 @@ def _columns() -> dict[str, tuple[str, str]]:
         "baseline": ("Baseline", f"min by (segment) ({q.series('cpcmon_baseline_accuracy_ratio', q.MODEL)})"),
         "drift": (_DRIFT, f"max by (segment) ({q.series('cpcmon_output_drift', q.MODEL)})"),
         "above": (_ABOVE, f"min by (segment) ({above})"),
+        "began": (_BEGAN, f"1000 * max by (segment) ({q.change_began()})"),
         "state": ("State", q.state("segment", q.MODEL)),
         "records": ("Records", f"sum by (segment) ({q.series('cpcmon_window_records', q.MODEL)})"),
         "age": ("Newest record", f"time() - {last}"),
@@ -54,7 +57,8 @@ def _table() -> table.Panel:
         table.Panel(),
         "Segments, worst first",
         "Every segment of the model, with the chosen estimator. Coloured by the distance of the estimate from the threshold;"
-        " empty without a threshold. A window without an estimate shows its state. For several jobs with a model of this"
+        " empty without a threshold. A window without an estimate shows its state. A change that an alert fires on has the"
+        " time at which it most likely began. For several jobs with a model of this"
         " name, the worst; choose a job above.",
         *(p.column(ref, expression) for ref, (_, expression) in columns.items()),
         unit="none", span=12, height=11, runbook="accuracy",
@@ -81,8 +85,23 @@ def _table() -> table.Panel:
             p.is_("custom.cellOptions", {"type": "color-background", "mode": "basic"}),
         ],
     )
+    found.override_by_name(_BEGAN, [p.is_("unit", "dateTimeFromNow")])
     found.override_by_name("State", [p.is_("mappings", [p.value_names(STATE_NAMES)])])
     return found.override_by_name("Newest record", [p.is_("unit", "dtdurations"), p.is_("decimals", 0)])
+
+
+def _evidence() -> timeseries.Panel:
+    found = p.panel(
+        p.lines().min(-2).decimals(1),
+        "Evidence of a change",
+        "Evidence that the accuracy of a segment dropped or rose by more than the tolerance, as a power of ten: 6 is a million."
+        " At the dashed budget of its direction the alert fires, at once. Healthy segments stay around 0 or below. A jump points"
+        " to a fault at one moment, a slow rise to a gradual or small change. Empty without an alert of type change.",
+        p.over_time("evidence", f"max by (segment, direction) {q.evidence()}", "{{segment}}, {{direction}}"),
+        p.over_time("budget", f"max by (direction) {q.evidence('_threshold')}", "budget, {{direction}}"),
+        unit="none", span=24, height=9, runbook="change",
+    )  # fmt: skip
+    return found.override_by_query("budget", [p.colour(p.RED), p.DASHED])
 
 
 def _heat_map() -> statushistory.Panel:

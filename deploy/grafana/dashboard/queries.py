@@ -42,6 +42,21 @@ def field(end: str, *matchers: str) -> str:
     return f"(({merged} or on ({_OF_MODEL}, segment) {own}) and on ({_OF_MODEL}, segment) {headline})"
 
 
+def evidence(part: str = "") -> str:
+    """Return the evidence of a change, or its threshold, of all segments: merged ones where they exist."""
+    name = f"change_evidence{part}"
+    merged = f"cpcmon:{name}{{{JOB},{MODEL}}}"
+    return f"({merged} or on ({_OF_MODEL}, segment, direction) {series(f'cpcmon_{name}', MODEL)})"
+
+
+def change_began() -> str:
+    """Return when changes began of which alerts fire, in Unix seconds."""
+    of_change = series("cpcmon_alert_info", MODEL, 'kind="change"')
+    firing = f"{series('cpcmon_alert_firing', MODEL)} == 1 and on (job, instance, model, alert) {of_change}"
+    began = series("cpcmon_change_started_timestamp_seconds", MODEL)
+    return f"{began} and on (job, instance, model, segment) ({firing})"
+
+
 def lower_thresholds(*matchers: str) -> str:
     """Return the thresholds of alerts on low accuracy, without those on suspiciously high accuracy."""
     threshold = series("cpcmon_accuracy_threshold_ratio", *matchers)

@@ -368,6 +368,10 @@ _PROBLEMS = {
         Problem("segments", "{fields} in every record", "{share} without"),
         "these records are in no such segment; let the sender fill the field",
     ),
+    InputProblem.GROUP_MISSING: (
+        Problem("groups", "the field in group_by of the change alert in every record", "{share} without"),
+        "each counts as evidence, which may raise false alarms; compare a record with group_by and fields.segments",
+    ),
     InputProblem.ALERT_MATCHES_NOTHING: (
         Problem("alerts", "a segment for each alert", "none for {names}"),
         "such an alert cannot fire; compare its segments with those that exist",
