@@ -26,9 +26,9 @@ from monitor.reference.delays import (
     HORIZON_SECONDS,
     MOST_PER_EVALUATION,
     Delay,
-    History,
     Known,
     Noticed,
+    OwnStream,
     Replayed,
     Setup,
     labelled_records,
@@ -152,13 +152,13 @@ def _planned(options: argparse.Namespace, reference: Reference, setup: Setup) ->
     if options.history:
         check_decision_field(options, reference.calibration.decision, reference.classes)
         records = read_batch(options, options.history, reference.classes).records
-        history = History(reference, records, str(options.history))
+        history = OwnStream(reference, records, str(options.history))
         spread = history.spread(members, setup)
         # What a person asks for is used, unless the reference does not allow it.
         wanted = smallest + (spread[1] if spread and options.tolerance is None else 0.0)
     tolerance = math.ceil(1000.0 * Detector(tolerance=options.tolerance).effective(wanted) - 1e-9) / 1000.0
     setup = Setup(setup.every_seconds, setup.records_per_second, setup.windows, setup.between_seconds, tolerance)
-    source: Known | History = Known(reference) if history is None else history
+    source: Known | OwnStream = Known(reference) if history is None else history
     stream = None
     with progress_bar("replaying") as progress:
         if history is not None:
