@@ -191,6 +191,7 @@ def _rate(text: str) -> float:
 
 
 def _points(share: float) -> str:
+    share = max(share, 1e-4)
     return f"{100.0 * share:.2g} point{'' if round(100 * share, 6) == 1 else 's'}"
 
 

@@ -400,6 +400,8 @@ def _window_alarm(
     """
     last = max(SIZES) + ends - 1
     value = np.clip((sums[last] - np.where(last >= size, sums[last - size], 0.0)) / size, 0.0, 1.0)
+    if rule.on is On.UPPER and not len(calibration.intervals.sizes):
+        return -1  # the intervals of so few records are the whole range
     if rule.on is On.UPPER:
         bias, _, above, _ = calibration.intervals.around((ADAPTIVE,), np.array([size]))
         value = np.minimum(1.0, np.clip(value - bias[0], 0.0, 1.0) + above[0])
