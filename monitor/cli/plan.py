@@ -26,9 +26,9 @@ from monitor.reference.delays import (
     HORIZON_SECONDS,
     MOST_PER_EVALUATION,
     Delay,
-    History,
     Known,
     Noticed,
+    OwnStream,
     Replayed,
     Setup,
     labelled_records,
@@ -152,13 +152,13 @@ def _planned(options: argparse.Namespace, reference: Reference, setup: Setup) ->
     if options.history:
         check_decision_field(options, reference.calibration.decision, reference.classes)
         records = read_batch(options, options.history, reference.classes).records
-        history = History(reference, records, str(options.history))
+        history = OwnStream(reference, records, str(options.history))
         spread = history.spread(members, setup)
         # What a person asks for is used, unless the reference does not allow it.
         wanted = smallest + (spread[1] if spread and options.tolerance is None else 0.0)
     tolerance = math.ceil(1000.0 * Detector(tolerance=options.tolerance).effective(wanted) - 1e-9) / 1000.0
     setup = Setup(setup.every_seconds, setup.records_per_second, setup.windows, setup.between_seconds, tolerance)
-    source: Known | History = Known(reference) if history is None else history
+    source: Known | OwnStream = Known(reference) if history is None else history
     stream = None
     with progress_bar("replaying") as progress:
         if history is not None:
@@ -191,6 +191,7 @@ def _rate(text: str) -> float:
 
 
 def _points(share: float) -> str:
+    share = max(share, 1e-4)
     return f"{100.0 * share:.2g} point{'' if round(100 * share, 6) == 1 else 's'}"
 
 
@@ -443,6 +444,9 @@ def _drawn(plan: Plan) -> Part:
             axes.set_xscale("log")
             axes.set_xticks([at for at, _ in _TICKS], [name for _, name in _TICKS], fontsize=7)
             axes.set_xticks([], minor=True)
+            # Away from the labels of the next panel.
+            axes.get_xticklabels()[0].set_horizontalalignment("left")
+            axes.get_xticklabels()[-1].set_horizontalalignment("right")
             axes.set_yticks(range(len(names)), names if number == 0 else [])
             axes.tick_params(axis="y", length=0, labelcolor=INK)
             axes.spines["left"].set_visible(False)
@@ -451,7 +455,7 @@ def _drawn(plan: Plan) -> Part:
             for row, rule in enumerate(() if replayed is None else replayed.rules):
                 _row(axes, row, rule)
         for row, rule in enumerate(plan.healthy.rules):
-            share = "promised" if rule.window is None else f"{rule.share:.0%}"
+            share = f"≤ 1 in {_time(plan.setup.between_seconds)}" if rule.window is None else f"{rule.share:.0%}"
             figure.text(1 - 0.9 / WIDTH, (bottom + side - 0.26 * (row + 0.5)) / height, share, va="center", fontsize=8)
         false = f"false alarm\nin {_time(plan.healthy.seconds)}"
         figure.text(1 - 0.9 / WIDTH, (bottom + side + 0.05) / height, false, va="bottom", fontsize=8)

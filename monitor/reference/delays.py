@@ -128,7 +128,7 @@ class Known:
         return np.concatenate([healthy, random.choice(len(self.right), (runs, after), p=weights)], axis=1)
 
 
-class History:
+class OwnStream:
     """A stream of records, which are drawn in blocks in its own order."""
 
     def __init__(self, reference: Reference, records: Records, where: str) -> None:
@@ -290,7 +290,7 @@ class Replayed:
 
 
 def replay_drop(
-    reference: Reference, records: Known | History, setup: Setup, drop: float, progress: Progress
+    reference: Reference, records: Known | OwnStream, setup: Setup, drop: float, progress: Progress
 ) -> Replayed | None:
     """Replay a drop many times; None if the records do not have enough of low confidence for it."""
     weights = records.weights(drop)
@@ -400,6 +400,8 @@ def _window_alarm(
     """
     last = max(SIZES) + ends - 1
     value = np.clip((sums[last] - np.where(last >= size, sums[last - size], 0.0)) / size, 0.0, 1.0)
+    if rule.on is On.UPPER and not len(calibration.intervals.sizes):
+        return -1  # the intervals of so few records are the whole range
     if rule.on is On.UPPER:
         bias, _, above, _ = calibration.intervals.around((ADAPTIVE,), np.array([size]))
         value = np.minimum(1.0, np.clip(value - bias[0], 0.0, 1.0) + above[0])

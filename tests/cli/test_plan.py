@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from monitor.core.change import MEMBERS, ChangeEvidence, Detector, EvidenceTable
 from monitor.core.totals import Gauge, member_values
 from monitor.records.offline_files import accept_array
 from monitor.reference import delays
-from monitor.reference.delays import DROPS, History, Known, Setup, expected_records
+from monitor.reference.delays import DROPS, Known, OwnStream, Setup, expected_records
 from monitor.reference.reference import Reference
 from tests.cli.conftest import Example
 from tests.reference.test_reference import write_sealed
@@ -176,7 +177,7 @@ def test_a_history_keeps_its_order_in_blocks(example: Example) -> None:
     random = np.random.default_rng(1)
     probabilities = random.dirichlet([4, 1, 1, 1], 1_000)
     records = accept_array(probabilities, classes=reference.classes).records
-    history = History(reference, records, "here")
+    history = OwnStream(reference, records, "here")
     weights = history.weights(0.05)
     assert weights is not None
     drawn = history.draw(weights, 30, 100, 2_000, random)
@@ -200,3 +201,22 @@ def test_the_alert_that_is_printed_can_be_pasted(
     (model,) = read_config(tmp_path / "config.yaml").models
     rule = next(one for one in model.alerts if one.kind is AlertType.CHANGE)
     assert (rule.tolerance, rule.false_alarm_seconds, rule.severity) == (0.035, 182.5 * 86400, Severity.CRITICAL)
+
+
+def test_a_stream_that_wanders_asks_for_a_larger_tolerance(example: Example) -> None:
+    reference = Reference.load(example.reference)
+    members = Members(reference.calibration)
+    setup, probabilities = setup_of(members), np.random.default_rng(2).dirichlet([4, 1, 1, 1], 8_000)
+    # Single records between evaluations: a slow change of the mean shows only in larger blocks.
+    setup = replace(setup, records_per_second=1 / 60)
+    order = np.argsort(probabilities.max(axis=1).reshape(80, 100), axis=1) + 100 * np.arange(80)[:, None]
+    found = []
+    for some in (probabilities, probabilities[order.ravel()]):
+        stream = OwnStream(reference, accept_array(some, classes=reference.classes).records, "here")
+        spread = stream.spread(members, setup)
+        assert spread is not None
+        found.append(spread)
+    (independent, none), (clustered, wander) = found
+    assert none < 0.01
+    assert wander > 0.05
+    assert clustered > independent
