@@ -33,7 +33,7 @@ from monitor.core.change import (
     EvidenceSums,
     EvidenceTable,
     Expected,
-    Members,
+    MemberValues,
     Sums,
     null_means,
 )
@@ -67,7 +67,7 @@ class Stream:
         reference, rest = order[:half][:MOST_REFERENCE], order[half:]
         self.calibration: Calibration = calibrate(label_outputs(vectors[reference], labels[reference]))
         gauge = Gauge(self.calibration, ())
-        self.members = cast("Members", gauge.members)
+        self.members = cast("MemberValues", gauge.members)
         self.vectors: Singles = vectors[rest]
         self.healthy = len(rest)
         self.drop = 0.0
@@ -90,7 +90,7 @@ class Stream:
 
 
 def evaluation_sums(
-    members: Members, detectors: Sequence[Detector], means: Floats, values: Floats, lengths: Integers
+    members: MemberValues, detectors: Sequence[Detector], means: Floats, values: Floats, lengths: Integers
 ) -> Sums:
     """Return the sums of evaluations of so many records, shape (evaluations, sums)."""
     table = EvidenceTable(members, detectors, lambda _: means)
@@ -457,7 +457,11 @@ MOST_SHARE, MOST_BYTES = 0.15, 2048
 def measuring(classes: int, splits: tuple[tuple[str, ...], ...], records: int, rounds: int = 60) -> list[float]:
     """Return the CPU time to enter and measure batches with a detector, over that without, in turns."""
     gauge = Gauge(calibration_of(classes))
-    members, bounds, segmentation = cast("Members", gauge.members), Bounds(records=5 * records), Segmentation(splits)
+    members, bounds, segmentation = (
+        cast("MemberValues", gauge.members),
+        Bounds(records=5 * records),
+        Segmentation(splits),
+    )
     means = null_means(BOTH[:1], Expected(np.full(len(MEMBERS), members.accuracy), members.smallest_tolerance))
     table = EvidenceTable(members, BOTH[:1], lambda _: means)
     both = ModelWindows(gauge, bounds, segmentation), ModelWindows(gauge, bounds, segmentation, evidence=table)

@@ -19,7 +19,7 @@ from monitor.cli.parser import as_path
 from monitor.cli.performance_plot import BAND, BLUE, INK, QUIET, WIDTH, Part, printable
 from monitor.cli.plot import check, write
 from monitor.cli.progress_bar import progress_bar
-from monitor.core.change import FEWEST_BLOCKS, TOLERANCE, Detector, Members
+from monitor.core.change import FEWEST_BLOCKS, TOLERANCE, Detector, MemberValues
 from monitor.errors import InvalidReference, Problem, UsageError
 from monitor.reference.delays import (
     DROPS,
@@ -147,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _planned(options: argparse.Namespace, reference: Reference, setup: Setup) -> Plan:
     """Replay the reference, or the operator's own stream."""
-    members = Members(reference.calibration)
+    members = MemberValues(reference.calibration)
     smallest, wanted, history = members.smallest_tolerance, members.smallest_tolerance, None
     if options.history:
         check_decision_field(options, reference.calibration.decision, reference.classes)

@@ -46,7 +46,7 @@ _CHI_SQUARED = 2.3263478740408408
 
 _MEMBERS, _BETS = len(MEMBERS), len(BETS)
 WAYS = _MEMBERS * _BETS
-"""Members times bets: the sums of logarithms of one detector."""
+"""MemberValues times bets: the sums of logarithms of one detector."""
 _COUNT, _VALUES, _SQUARES, _LOGS = 0, slice(1, 1 + _MEMBERS), slice(1 + _MEMBERS, 1 + 2 * _MEMBERS), 1 + 2 * _MEMBERS
 
 Sums = NDArray[np.int64]
@@ -106,7 +106,7 @@ def null_means(detectors: Sequence[Detector], expected: Expected | None) -> Floa
     return found
 
 
-class Members:
+class MemberValues:
     """The numbers of a record whose means are the watched estimates, for one reference."""
 
     def __init__(self, calibration: Calibration) -> None:
@@ -161,7 +161,7 @@ class EvidenceTable:
     """
 
     def __init__(
-        self, members: Members, detectors: Sequence[Detector], start: Callable[[Any], Floats | None] | None = None
+        self, members: MemberValues, detectors: Sequence[Detector], start: Callable[[Any], Floats | None] | None = None
     ) -> None:
         self.members, self.detectors = members, tuple(detectors)
         self._start = start

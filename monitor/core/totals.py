@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from monitor.core.baselines.output_drift import output_cells
 from monitor.core.calibration import Calibration, WindowEstimate
-from monitor.core.change import MEMBERS, Members
+from monitor.core.change import MEMBERS, MemberValues
 from monitor.core.decisions import DecidedBy
 from monitor.core.estimators.confidence import (
     AverageConfidence,
@@ -192,7 +192,7 @@ class Gauge:
         self._thresholded: list[tuple[CalibratedEstimator, np.float32]] = []
         self._interpolated: list[tuple[CalibratedEstimator, LinearCurve]] = []
         place = self._place_sums()
-        self.members = None if calibration.adaptive_weight is None else Members(calibration)
+        self.members = None if calibration.adaptive_weight is None else MemberValues(calibration)
         """What detectors of changes watch; None if the reference is old."""
         self._sets = [slice(place, place + ROWS), slice(place + ROWS, place + 2 * ROWS)]
         self.sums = place + 2 * ROWS

@@ -24,7 +24,7 @@ from monitor.core.change import (
     Detector,
     EvidenceSums,
     EvidenceTable,
-    Members,
+    MemberValues,
     budget,
     log_factors,
     smallest_tolerance,
@@ -103,7 +103,7 @@ class Known:
             raise InvalidInput(
                 Problem("--reference", expected, "an older one: run `cpcmon calibrate` again, or give --history")
             )
-        members = Members(reference.calibration)
+        members = MemberValues(reference.calibration)
         self.values: Floats = np.clip(kept.values.astype(np.float64), members.low[:, None], members.high[:, None])
         right = np.arange(self.values.shape[1]) < kept.right
         accuracy = reference.calibration.accuracy
@@ -165,7 +165,7 @@ class OwnStream:
         drawn = np.minimum(np.searchsorted(ends, places.reshape(runs, -1), side="right"), len(weights) - 1)
         return np.concatenate([healthy, drawn[:, :after]], axis=1)
 
-    def spread(self, members: Members, setup: Setup) -> tuple[float, float] | None:
+    def spread(self, members: MemberValues, setup: Setup) -> tuple[float, float] | None:
         """Return the tolerance that the stream allows as an own baseline, and how far its mean wanders; None if it is too short.
 
         In blocks of the records between evaluations, and in larger ones: a slow change of the mean shows only in these.
@@ -186,7 +186,7 @@ class OwnStream:
     def _per_evaluation(self, setup: Setup) -> int:
         return max(1, round(setup.records_per_evaluation))
 
-    def alarms(self, members: Members, setup: Setup, progress: Progress) -> dict[float, list[int]]:
+    def alarms(self, members: MemberValues, setup: Setup, progress: Progress) -> dict[float, list[int]]:
         """Return after how many records the stream, as it is, would have raised each alarm: at this tolerance and larger ones."""
         tolerances = [setup.tolerance * _LARGER_TOLERANCES**power for power in range(_TOLERANCES)]
         starts = np.arange(0, self.values.shape[1], self._per_evaluation(setup))
@@ -223,7 +223,7 @@ def _solved(accuracy: Callable[[float], float], drop: float) -> float | None:
     return high
 
 
-def logs_of(values: Floats, members: Members, tolerance: float) -> Integers:
+def logs_of(values: Floats, members: MemberValues, tolerance: float) -> Integers:
     """Return the logarithms of the factors of records, shape (records, ways)."""
     means = np.full((len(MEMBERS), 1), members.accuracy - tolerance)
     found = log_factors(values, means, members.low, members.high, Detector().sign)
@@ -233,7 +233,7 @@ def logs_of(values: Floats, members: Members, tolerance: float) -> Integers:
 class Runs:
     """The change detector in several runs, each of which is a window with a tolerance."""
 
-    def __init__(self, members: Members, setup: Setup, tolerances: Floats) -> None:
+    def __init__(self, members: MemberValues, setup: Setup, tolerances: Floats) -> None:
         runs = len(tolerances)
         self.evidence, self._threshold = ChangeEvidence(1), math.log10(setup.budget)
         self.evidence.select(range(runs))
@@ -296,7 +296,7 @@ def replay_drop(
     weights = records.weights(drop)
     if weights is None:
         return None
-    members, random = Members(reference.calibration), np.random.default_rng([_SEED, round(1e6 * drop)])
+    members, random = MemberValues(reference.calibration), np.random.default_rng([_SEED, round(1e6 * drop)])
     logs = logs_of(records.values, members, setup.tolerance)
     expected = _expected(weights, logs, setup.budget) if drop > setup.tolerance else math.inf
     # Without a drop, long enough for false alarms of rules on windows; those of the detector are bounded by its budget.
@@ -329,7 +329,7 @@ def replay_drop(
     )
 
 
-def expected_records(known: Known, members: Members, drop: float, tolerance: float, evidence: float) -> float:
+def expected_records(known: Known, members: MemberValues, drop: float, tolerance: float, evidence: float) -> float:
     """Return about how many records it takes to notice a drop, at this tolerance and evidence to alarm at.
 
     Infinite if it cannot be noticed. Takes a millisecond: the growth of the evidence a record, without a replay. In replays
@@ -367,7 +367,7 @@ def _arrivals(setup: Setup, records: float, runs: int, random: np.random.Generat
 
 
 def _change_alarms(
-    members: Members, setup: Setup, logs: Integers, drawn: Integers, counts: Integers, progress: Progress
+    members: MemberValues, setup: Setup, logs: Integers, drawn: Integers, counts: Integers, progress: Progress
 ) -> Integers:
     """Return the evaluation of each run at which a change detector alarms; -1 if it does not."""
     runs, evaluations = counts.shape

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from monitor.core.baselines.labelled_baselines import FEWEST_RECORDS, SegmentBaselines
 from monitor.core.baselines.output_drift import OutputReference
 from monitor.core.calibration import Calibration, calibrate, or_none
-from monitor.core.change import MEMBERS, Members
+from monitor.core.change import MEMBERS, MemberValues
 from monitor.core.decisions import DecidedBy, Decision
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators import ESTIMATORS
@@ -344,7 +344,7 @@ def _sample_tables(kept: LabelledSample) -> SampleTables:
 def _sample(document: ReferenceDocument, calibration: Calibration) -> LabelledSample | None:
     if (tables := document.sample) is None or calibration.adaptive_weight is None:
         return None
-    members, values = Members(calibration), unpack(tables.values).reshape(len(MEMBERS), -1)
+    members, values = MemberValues(calibration), unpack(tables.values).reshape(len(MEMBERS), -1)
     if not 0 <= tables.right <= values.shape[1] <= document.records or tables.right > document.right:
         raise ValueError("a sample of another number of records")
     low, high = members.low[:, None] - 1e-6, members.high[:, None] + 1e-6

@@ -12,7 +12,7 @@ import pytest
 from monitor.cli import main
 from monitor.config.reading import read_config
 from monitor.core.alerts import AlertType, Severity
-from monitor.core.change import MEMBERS, ChangeEvidence, Detector, EvidenceTable, Members
+from monitor.core.change import MEMBERS, ChangeEvidence, Detector, EvidenceTable, MemberValues
 from monitor.core.totals import Gauge, member_values
 from monitor.records.offline_files import accept_array
 from monitor.reference import delays
@@ -133,13 +133,13 @@ def test_an_older_reference_needs_a_history(
     assert main(["plan", "--reference", str(old), *QUICK, "--history", str(example.site_a)]) == 0
 
 
-def setup_of(members: Members, tolerance: float = 0.03) -> Setup:
+def setup_of(members: MemberValues, tolerance: float = 0.03) -> Setup:
     return Setup(60.0, 1.0, 1, 90 * 86400.0, max(tolerance, members.smallest_tolerance))
 
 
 def test_replays_have_the_evidence_of_the_daemon(example: Example) -> None:
     reference = Reference.load(example.reference)
-    members, known = Members(reference.calibration), Known(reference)
+    members, known = MemberValues(reference.calibration), Known(reference)
     setup, random = setup_of(members), np.random.default_rng(1)
     drawn = known.draw(known.shares, 1, 0, 3_000, random)[0]
     starts = np.sort(random.choice(np.arange(1, 3_000), 40, replace=False))
@@ -166,7 +166,7 @@ def test_the_sample_of_a_reference_has_its_accuracy_and_falls_as_wanted(example:
         weights = known.weights(drop)
         assert weights is not None
         assert weights[known.right].sum() == pytest.approx(accuracy - drop, abs=1e-6)
-    members = Members(reference.calibration)
+    members = MemberValues(reference.calibration)
     few, many = (expected_records(known, members, drop, 0.02, 1e6) for drop in (0.1, 0.05))
     assert few < many
     assert expected_records(known, members, 0.02, 0.02, 1e6) == math.inf
@@ -205,7 +205,7 @@ def test_the_alert_that_is_printed_can_be_pasted(
 
 def test_a_stream_that_wanders_asks_for_a_larger_tolerance(example: Example) -> None:
     reference = Reference.load(example.reference)
-    members = Members(reference.calibration)
+    members = MemberValues(reference.calibration)
     setup, probabilities = setup_of(members), np.random.default_rng(2).dirichlet([4, 1, 1, 1], 8_000)
     # Single records between evaluations: a slow change of the mean shows only in larger blocks.
     setup = replace(setup, records_per_second=1 / 60)
