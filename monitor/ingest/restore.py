@@ -41,9 +41,14 @@ def restore(
         if f"health:{name}" in values:
             model.health = InputHealth.from_bytes(values[f"health:{name}"])
         if model.evidence is not None:
-            reason = model.evidence.restore(values.get(evidence_key_of(name)), model.holds, now)
+            # Segments that were forgotten since it was stored start anew if they come back.
+            stored = {
+                one for one in state.window_names() if one not in dropped and split_stored_name(one[0])[0] == name
+            }
+            reason = model.evidence.restore(values.get(evidence_key_of(name)), {ALL, *(one for _, one in stored)}, now)
             anew += [] if reason is None else [f"{name}: the evidence of changes starts anew: {reason}"]
     _restore_models(state, models.values(), dropped)
+    _count_elsewhere(state, models, dropped)
     shapes = {name: msgspec.json.encode(model.options.shape) for name, model in models.items()}
     events = [
         *state.events,
@@ -92,6 +97,22 @@ def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[Wi
     hashes = {name: known for model in named.values() for name, known in model.hashes.items()}
     for ids in state.ids(hashes):
         hashes[ids.model].remember(ids.hashes, ids.number)
+
+
+def _count_elsewhere(state: State, models: Mapping[str, ModelState], dropped: Container[WindowName]) -> None:
+    """Count the evidence of shards that are not assigned yet, or not again: evaluations may have taken it before the end."""
+    for stored, _ in [one for one in state.window_names() if one[1] == ALL and one not in dropped]:
+        name, shard = split_stored_name(stored)
+        evidence = models[name].evidence
+        if shard == COMMON or evidence is None or not evidence.restored:
+            continue
+        model = models[name].in_shard(shard)
+        without = {segment for _, segment in state.window_names() if (stored, segment) in dropped}
+        for batch in _batches(state.chunks(stored, without, evidence.stored_to.get(stored, 0))):
+            if _misfit(batch, model) is not None:
+                break
+            model.restore(batch)
+        model.count_and_leave()
 
 
 def _misfit(batch: Sequence[StoredChunk], model: ModelState) -> str | None:
