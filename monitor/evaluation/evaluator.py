@@ -447,7 +447,8 @@ class Evaluator:
         if evidence is None:
             return None
         segments, rules = tuple(snapshot.segments), self._change_rules
-        changes.select(segments, self._missing)
+        # What has sums keeps what was taken of them: a partition may come back with its segments.
+        changes.select(segments, snapshot.evidence_of)
         held = self._held_changes(segments, now) | np.isin(states, _NOT_COUNTED)[:, None]
         new = changes.update(evidence, snapshot.newest_at, held)
         before = baselines.expectations(segments, self._detectors)
@@ -500,6 +501,8 @@ class Evaluator:
         for detector, rule in enumerate(self._change_rules):
             firing, alarm_at = alerts.firing[self.config.alerts.index(rule)], self._changes.alarm_at[:, detector]
             self._changes.restart(~firing & ~np.isnan(alarm_at), detector)
+            # The clock was set back: an alarm in the future could not end.
+            np.copyto(alarm_at, newest_at, where=alarm_at > newest_at)
             began = firing & np.isnan(self._changes.alarm_at[:, detector])
             self._changes.alarm_at[began, detector] = newest_at[began]
 

@@ -197,6 +197,9 @@ class ModelState:
         for one in chunks:
             for segment, arrived in ((ALL, one.chunk.arrived), *zip(one.chunk.segments, one.arrivals, strict=True)):
                 self.earlier_arrival[segment] = max(self.earlier_arrival.get(segment, -math.inf), float(arrived))
+                if self.evidence is not None and self.holds(segment):
+                    # It begins with its first records, as before the restart: what was taken of it stays taken.
+                    self.evidence.table.row(segment, float(arrived))
         self.log.restamped |= self.windows.would_restamp(records.arrived)
         start = self.windows.enter(records, self.earlier_arrival).first
         for one in chunks:
@@ -329,6 +332,7 @@ class ModelStates:
             came_at=latest([one.last_arrival.get(segment) for one, segment in each]),
             came_before=latest([one.earlier_arrival.get(segment) for one, segment in each]),
             evidence=None if common.evidence is None else common.evidence.table.snapshot(tuple(shards)),
+            evidence_of=() if common.evidence is None else common.evidence.table.segments,
             input=InputFacts(
                 health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints, referred
             ),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from time import monotonic
 
@@ -47,7 +48,7 @@ def restore(
             }
             reason = model.evidence.restore(values.get(evidence_key_of(name)), {ALL, *(one for _, one in stored)}, now)
             anew += [] if reason is None else [f"{name}: the evidence of changes starts anew: {reason}"]
-    _restore_models(state, models.values(), dropped)
+    _restore_models(state, models.values(), dropped, nullcontext())
     _count_elsewhere(state, models, dropped)
     shapes = {name: msgspec.json.encode(model.options.shape) for name, model in models.items()}
     events = [
@@ -61,17 +62,21 @@ def restore(
     return Restored(events, lambda: state.store_models(shapes, list(dropped), events, now))
 
 
-def restore_shard(state: State, models: Mapping[str, ModelState]) -> list[WindowName]:
+def restore_shard(
+    state: State, models: Mapping[str, ModelState], lock: AbstractContextManager[None] | None = None
+) -> list[WindowName]:
     """Restore the models of a shard; return windows that do not match the configuration, to be deleted.
 
-    Most of those were dropped at the start.
+    Most of those were dropped at the start. The lock is that of the evidence of changes, which all shards share.
     """
     dropped: dict[WindowName, str] = {}
-    _restore_models(state, models.values(), dropped)
+    _restore_models(state, models.values(), dropped, lock or nullcontext())
     return list(dropped)
 
 
-def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[WindowName, str]) -> None:
+def _restore_models(
+    state: State, models: Iterable[ModelState], dropped: dict[WindowName, str], lock: AbstractContextManager[None]
+) -> None:
     """Restore windows and ids. Adds to `dropped`."""
     named = {model.stored_name: model for model in models}
     progress, done, records = ProgressLog(monotonic()), 0, state.stored_records(named)
@@ -90,10 +95,12 @@ def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[Wi
                 model.clear()
                 dropped.update(dict.fromkeys((one for one in state.window_names() if one[0] == name), reason))
                 break
-            model.restore(batch)
+            with lock:
+                model.restore(batch)
         else:
             names = (one for stored, one in state.window_names() if stored == name)
-            model.restored(segment for segment in names if segment not in without)
+            with lock:
+                model.restored(segment for segment in names if segment not in without)
     hashes = {name: known for model in named.values() for name, known in model.hashes.items()}
     for ids in state.ids(hashes):
         hashes[ids.model].remember(ids.hashes, ids.number)
