@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -302,13 +303,13 @@ class Blocks:
         records = int(block[_COUNT])
         if not records:
             return self
-        values, squares = block[_VALUES] / POINT, block[_SQUARES] / POINT
+        values, squares = ((block[some] / POINT).tolist() for some in (_VALUES, _SQUARES))
         return Blocks(
             self.count + 1,
             self.records + records,
-            tuple((self.values + values).tolist()),
-            tuple((self.squares + squares).tolist()),
-            tuple((self.between + values**2 / records).tolist()),
+            tuple(map(add, self.values, values)),
+            tuple(map(add, self.squares, squares)),
+            tuple(before + value**2 / records for before, value in zip(self.between, values, strict=True)),
             self.sizes + records**2,
         )
 
