@@ -8,9 +8,10 @@ No I/O, no clock. Not thread-safe.
 """
 
 import math
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -302,13 +303,13 @@ class Blocks:
         records = int(block[_COUNT])
         if not records:
             return self
-        values, squares = block[_VALUES] / POINT, block[_SQUARES] / POINT
+        values, squares = ((block[some] / POINT).tolist() for some in (_VALUES, _SQUARES))
         return Blocks(
             self.count + 1,
             self.records + records,
-            tuple((self.values + values).tolist()),
-            tuple((self.squares + squares).tolist()),
-            tuple((self.between + values**2 / records).tolist()),
+            tuple(map(add, self.values, values)),
+            tuple(map(add, self.squares, squares)),
+            tuple(before + value**2 / records for before, value in zip(self.between, values, strict=True)),
             self.sizes + records**2,
         )
 
@@ -395,7 +396,7 @@ class ChangeEvidence:
         self.segments, self.taken = tuple(segments), EvidenceSums(*columns[:3])
         self.logs, self.rise, self.began_at, self.began_records, self.alarm_at = columns[3:]
 
-    def select(self, segments: Sequence[Any], kept: Container[Any] = ()) -> None:
+    def select(self, segments: Sequence[Any], kept: Collection[Any] = ()) -> None:
         """Order the windows as given: unknown ones are new; others are forgotten, unless they are to be kept."""
         segments = tuple(segments)
         if segments == self.segments:
@@ -403,7 +404,8 @@ class ChangeEvidence:
         columns = self.columns
         rows = {segment: tuple(one[place] for one in columns) for place, segment in enumerate(self.segments)}
         rows = {**self.away, **rows}
-        self.away = {one: row for one, row in rows.items() if one in kept and one not in set(segments)}
+        others = set(kept) - set(segments)
+        self.away = {one: row for one, row in rows.items() if one in others}
         new = [np.full(one.shape[1:], fill, dtype=one.dtype) for one, fill in zip(columns, _NEW, strict=True)]
         each = [rows.get(segment, new) for segment in segments]
         self.put(

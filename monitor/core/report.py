@@ -3,7 +3,7 @@
 A model may have thousands of windows, so a report holds columns; the report of one window is made when somebody looks at it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import overload
@@ -539,3 +539,5 @@ class Snapshot:
     """Records since the start, by `input_health.count_key`."""
     evidence: EvidenceSums | None = None
     """The evidence of changes; None if nothing looks for them."""
+    evidence_of: Collection[Segment] = ()
+    """All segments with evidence, also those without a window now."""

@@ -321,11 +321,12 @@ class SharedRecords:
             table.add_sets(both, rows, summed)
             for stream, steps in enumerate(both):
                 table.add_steps(stream, steps, rows, on_curves[stream])
+            # Last: it cannot be undone, and is added in one step.
+            if self.evidence is not None and values is not None:
+                self.evidence.add(values, starts, self.evidence_rows[rows], taken)
         except BaseException:
             self._start_again()
             raise
-        if self.evidence is not None and values is not None:
-            self.evidence.add(values, starts, self.evidence_rows[rows], taken)
         records = np.diff(starts, append=len(slots))
         self._left -= int(records @ np.count_nonzero((inside == 0) & (bits != 0), axis=0))
         for some, settled in zip(self._bits, (inside * _ALL_BITS).astype(np.uint8), strict=True):

@@ -424,7 +424,7 @@ class Evaluator:
             at.now,
         )
         if changes is not None:
-            self._note_alarms(alerts, snapshot.newest_at)
+            self._note_alarms(alerts, changes, snapshot.newest_at)
             fires = alerts.firing[[self.config.alerts.index(rule) for rule in self._change_rules]].any(axis=0)
             # The window's estimate may still hold, but nobody should read that as all-clear.
             verdicts = np.where(fires & (compared.verdicts == _HOLDS), np.uint8(0), compared.verdicts)
@@ -454,7 +454,8 @@ class Evaluator:
         if evidence is None:
             return None
         segments, rules = tuple(snapshot.segments), self._change_rules
-        changes.select(segments, self._missing)
+        # What has sums keeps what was taken of them: a partition may come back with its segments.
+        changes.select(segments, snapshot.evidence_of)
         held = self._held_changes(segments, now) | np.isin(states, _NOT_COUNTED)[:, None]
         new = changes.update(evidence, snapshot.newest_at, held)
         before = baselines.expectations(segments, self._detectors)
@@ -483,6 +484,7 @@ class Evaluator:
     def _held_changes(self, segments: Sequence[Segment], now: float) -> Flags:
         """Return which detectors are in maintenance, shape (windows, detectors)."""
         rules = self._change_rules
+        self._held_until = {name: until for name, until in self._held_until.items() if now < until}
         if not self._held_until and not any(rule.maintenance for rule in rules):
             return np.zeros((len(segments), len(rules)), dtype=np.bool_)
         return np.array([[self.in_maintenance(rule, now, name_of(one)) for rule in rules] for one in segments])
@@ -502,11 +504,16 @@ class Evaluator:
         well = np.isnan(changes.tolerance[row]) | (after & (below <= margin))
         return ChangeFacts(changes.evidence[row], changes.thresholds[row], well, changes.held[row])
 
-    def _note_alarms(self, alerts: AlertColumns, newest_at: Floats) -> None:
+    def _note_alarms(self, alerts: AlertColumns, changes: ChangeColumns, newest_at: Floats) -> None:
         """Note where an alarm has begun; where it has ended, evidence starts at 0."""
         for detector, rule in enumerate(self._change_rules):
-            firing, alarm_at = alerts.firing[self.config.alerts.index(rule)], self._changes.alarm_at[:, detector]
+            row, alarm_at = self.config.alerts.index(rule), self._changes.alarm_at[:, detector]
+            firing = alerts.firing[row]
+            # Without a baseline nothing is watched: that must not look like all is well.
+            alerts.held[row] |= np.isnan(changes.tolerance[detector])
             self._changes.restart(~firing & ~np.isnan(alarm_at), detector)
+            # The clock was set back: an alarm in the future could not end.
+            np.copyto(alarm_at, newest_at, where=alarm_at > newest_at)
             began = firing & np.isnan(self._changes.alarm_at[:, detector])
             self._changes.alarm_at[began, detector] = newest_at[began]
 

@@ -357,7 +357,7 @@ class Ingestion:
             self.states.remove((source.name, name))
         for name in () if wanted is None else sorted(wanted - held):
             models = self.states.empty((source.name, name))
-            if dropped := restore_shard(self._state, models):
+            if dropped := restore_shard(self._state, models, self.states.lock):
                 self._commit(CommitPlan(deleted_windows=dropped), now)
             self.states.put((source.name, name), models)
         self.backlog.assigned(source.name, len(self.states.shards_of(source.name)))

@@ -8,7 +8,7 @@ are the sum over its shards. Totals add up exactly, so the sum over all processe
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,15 +72,21 @@ class ModelEvidence:
         """Whether it was stored before. Otherwise it starts with the records that come now."""
         self.waits = True
         """Whether it must be stored with the next commit."""
+        self._since = table.since
+        """When each window began that is stored."""
 
     def to_bytes(self, stored_to: Mapping[str, int]) -> bytes:
         """Return the bytes to store."""
-        segments = self.table.segments
+        segments, self._since = self.table.segments, self.table.since.copy()
         columns = (column.tobytes() for column in self.table.snapshot(segments))
         return msgspec.msgpack.encode(_StoredEvidence(self._of, {**self.stored_to, **stored_to}, segments, *columns))
 
-    def restore(self, content: bytes | None, holds: Callable[[Segment], bool], now: float) -> str | None:
-        """Take stored evidence; return why it starts anew, None if it does not."""
+    def stored(self, name: str, number: int) -> None:
+        """Call when it is stored, up to a chunk of a stored name. What an evaluation began meanwhile still waits."""
+        self.stored_to[name], self.waits = number, not np.array_equal(self._since, self.table.since)
+
+    def restore(self, content: bytes | None, segments: Container[Segment], now: float) -> str | None:
+        """Take the stored evidence of some segments; return why it starts anew, None if it does not."""
         self.table.begin_all(now)
         if content is None:
             return None
@@ -94,7 +100,7 @@ class ModelEvidence:
             return "its stored evidence of changes is of other alerts, or invalid"
         if stored.of != self._of:
             return "its reference or its alerts on changes are new"
-        kept = [place for place, segment in enumerate(stored.segments) if holds(segment)]
+        kept = [place for place, segment in enumerate(stored.segments) if segment in segments]
         sums, means, since = columns
         some = EvidenceSums(sums[kept], means[kept], since[kept])
         self.table.restore([stored.segments[place] for place in kept], some)
@@ -191,6 +197,9 @@ class ModelState:
         for one in chunks:
             for segment, arrived in ((ALL, one.chunk.arrived), *zip(one.chunk.segments, one.arrivals, strict=True)):
                 self.earlier_arrival[segment] = max(self.earlier_arrival.get(segment, -math.inf), float(arrived))
+                if self.evidence is not None and self.holds(segment):
+                    # It begins with its first records, as before the restart: what was taken of it stays taken.
+                    self.evidence.table.row(segment, float(arrived))
         self.log.restamped |= self.windows.would_restamp(records.arrived)
         start = self.windows.enter(records, self.earlier_arrival).first
         for one in chunks:
@@ -215,6 +224,13 @@ class ModelState:
             if segment not in self.windows and self.holds(segment):
                 self.windows.place(segment, 0.0)
         self.windows.restored()
+
+    def count_and_leave(self) -> None:
+        """Count all evidence before it leaves memory."""
+        if self.evidence is not None:
+            self.windows.settle_evidence()
+            last = max(self.log.last, self.evidence.stored_to.get(self.stored_name, 0))
+            self.evidence.stored_to[self.stored_name], self.evidence.waits = last, True
 
     def forget(self, segment: Segment) -> None:
         """Remove a segment, if it is there. The window of all records stays."""
@@ -316,6 +332,7 @@ class ModelStates:
             came_at=latest([one.last_arrival.get(segment) for one, segment in each]),
             came_before=latest([one.earlier_arrival.get(segment) for one, segment in each]),
             evidence=None if common.evidence is None else common.evidence.table.snapshot(tuple(shards)),
+            evidence_of=() if common.evidence is None else common.evidence.table.segments,
             input=InputFacts(
                 health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints, referred
             ),
@@ -391,9 +408,7 @@ class ModelStates:
         """Remove a shard, without writing it. Its evidence stays here."""
         with self.lock:
             for model in self._shards[shard].values():
-                if model.evidence is not None:
-                    model.windows.settle_evidence()
-                    model.evidence.stored_to[model.stored_name], model.evidence.waits = model.log.last, True
+                model.count_and_leave()
             del self._shards[shard]
 
     def begin_evidence(self, model: str, means: Mapping[Segment, Floats], now: float) -> None:
@@ -459,15 +474,15 @@ class ModelStates:
         models = {model.stored_name: model for model in self}
         with self.lock:
             self.counted.add(plan.counted)
-            for name, segment in plan.deleted_windows:
-                if name in models:
-                    models[name].forget(segment)
-                    self._forget_evidence(models[name].name, segment)
             for name, number in plan.evidence_to.items():
                 model = models[name]
                 model.log.keep_after(number)
                 if model.evidence is not None:
-                    model.evidence.stored_to[name], model.evidence.waits = number, False
+                    model.evidence.stored(name, number)
+            for name, segment in plan.deleted_windows:
+                if name in models:
+                    models[name].forget(segment)
+                    self._forget_evidence(models[name].name, segment)
             for name, change in plan.maintenance.items():
                 models[name].log.maintained(change)
             for (name, chunk), number in zip(plan.chunks, ids, strict=True):
@@ -488,6 +503,8 @@ class ModelStates:
         held = any(segment in one.windows for one in self.of(model))
         if evidence is not None and segment in evidence.table and not held:
             evidence.table.release([segment])
+            # If it comes back, a restart must not find what it had.
+            evidence.waits = True
 
     def _count_added(self, model: str, added: Added, displaced: int) -> None:
         """Count what is known only now: it is written with the next commit, and after a kill may lag by one batch.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from time import monotonic
 
@@ -41,9 +42,14 @@ def restore(
         if f"health:{name}" in values:
             model.health = InputHealth.from_bytes(values[f"health:{name}"])
         if model.evidence is not None:
-            reason = model.evidence.restore(values.get(evidence_key_of(name)), model.holds, now)
+            # Segments that were forgotten since it was stored start anew if they come back.
+            stored = {
+                one for one in state.window_names() if one not in dropped and split_stored_name(one[0])[0] == name
+            }
+            reason = model.evidence.restore(values.get(evidence_key_of(name)), {ALL, *(one for _, one in stored)}, now)
             anew += [] if reason is None else [f"{name}: the evidence of changes starts anew: {reason}"]
-    _restore_models(state, models.values(), dropped)
+    _restore_models(state, models.values(), dropped, nullcontext())
+    _count_elsewhere(state, models, dropped)
     shapes = {name: msgspec.json.encode(model.options.shape) for name, model in models.items()}
     events = [
         *state.events,
@@ -56,17 +62,21 @@ def restore(
     return Restored(events, lambda: state.store_models(shapes, list(dropped), events, now))
 
 
-def restore_shard(state: State, models: Mapping[str, ModelState]) -> list[WindowName]:
+def restore_shard(
+    state: State, models: Mapping[str, ModelState], lock: AbstractContextManager[None] | None = None
+) -> list[WindowName]:
     """Restore the models of a shard; return windows that do not match the configuration, to be deleted.
 
-    Most of those were dropped at the start.
+    Most of those were dropped at the start. The lock is that of the evidence of changes, which all shards share.
     """
     dropped: dict[WindowName, str] = {}
-    _restore_models(state, models.values(), dropped)
+    _restore_models(state, models.values(), dropped, lock or nullcontext())
     return list(dropped)
 
 
-def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[WindowName, str]) -> None:
+def _restore_models(
+    state: State, models: Iterable[ModelState], dropped: dict[WindowName, str], lock: AbstractContextManager[None]
+) -> None:
     """Restore windows and ids. Adds to `dropped`."""
     named = {model.stored_name: model for model in models}
     progress, done, records = ProgressLog(monotonic()), 0, state.stored_records(named)
@@ -85,13 +95,31 @@ def _restore_models(state: State, models: Iterable[ModelState], dropped: dict[Wi
                 model.clear()
                 dropped.update(dict.fromkeys((one for one in state.window_names() if one[0] == name), reason))
                 break
-            model.restore(batch)
+            with lock:
+                model.restore(batch)
         else:
             names = (one for stored, one in state.window_names() if stored == name)
-            model.restored(segment for segment in names if segment not in without)
+            with lock:
+                model.restored(segment for segment in names if segment not in without)
     hashes = {name: known for model in named.values() for name, known in model.hashes.items()}
     for ids in state.ids(hashes):
         hashes[ids.model].remember(ids.hashes, ids.number)
+
+
+def _count_elsewhere(state: State, models: Mapping[str, ModelState], dropped: Container[WindowName]) -> None:
+    """Count the evidence of shards that are not assigned yet, or not again: evaluations may have taken it before the end."""
+    for stored, _ in [one for one in state.window_names() if one[1] == ALL and one not in dropped]:
+        name, shard = split_stored_name(stored)
+        evidence = models[name].evidence
+        if shard == COMMON or evidence is None or not evidence.restored:
+            continue
+        model = models[name].in_shard(shard)
+        without = {segment for _, segment in state.window_names() if (stored, segment) in dropped}
+        for batch in _batches(state.chunks(stored, without, evidence.stored_to.get(stored, 0))):
+            if _misfit(batch, model) is not None:
+                break
+            model.restore(batch)
+        model.count_and_leave()
 
 
 def _misfit(batch: Sequence[StoredChunk], model: ModelState) -> str | None:

@@ -62,13 +62,14 @@ class WindowTable:
         )
         return sum(int(records) for model, records in rows if model in models)
 
-    def read(self, model: str, without: Container[Segment] = ()) -> Iterator[StoredChunk | int]:
-        """Yield the chunks of a model in order of arrival, as if some windows did not exist; ids of damaged chunks."""
+    def read(self, model: str, without: Container[Segment] = (), after: int = 0) -> Iterator[StoredChunk | int]:
+        """Yield the chunks of a model after an id in order of arrival, as if some windows did not exist; ids of damaged ones."""
         windows = {number: one for one, number in self._numbers.get(model, {}).items() if one not in without}
         # The ids first: sorting the chunks themselves would hold them all in memory.
         numbers = self._connection.execute(
-            "SELECT chunks.id FROM windows JOIN chunks ON window = windows.id WHERE model = ? ORDER BY chunks.id",
-            (model,),
+            "SELECT chunks.id FROM windows JOIN chunks ON window = windows.id WHERE model = ? AND chunks.id > ?"
+            " ORDER BY chunks.id",
+            (model, after),
         ).fetchall()
         for (number,) in numbers:
             window, arrived, newest, records, crc, *contents = self._connection.execute(

@@ -222,13 +222,13 @@ class State:
                     found[segment] = max(arrived, found.get(segment, arrived))
         return found
 
-    def chunks(self, model: str, without: Container[Segment] = ()) -> Iterator[StoredChunk]:
-        """Yield the chunks of a model, by stored name, in order of arrival, as if some windows did not exist.
+    def chunks(self, model: str, without: Container[Segment] = (), after: int = 0) -> Iterator[StoredChunk]:
+        """Yield the chunks of a model, by stored name, after an id, in order of arrival, as if some windows did not exist.
 
         Damaged chunks are skipped, counted and deleted.
         """
         damaged = []
-        for one in self._windows.read(model, without):
+        for one in self._windows.read(model, without, after):
             if isinstance(one, StoredChunk):
                 yield one
             else:

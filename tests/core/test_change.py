@@ -372,3 +372,18 @@ def test_the_smallest_tolerance_of_an_own_baseline(count: int, wander: float) ->
 def test_blocks_without_records_do_not_count() -> None:
     nothing = np.zeros(1 + 2 * len(MEMBERS), dtype=np.int64)
     assert Blocks().added(nothing) == Blocks()
+
+
+def test_a_failure_halfway_counts_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the totals nor as evidence."""
+    gauge, vectors = small_gauge(), synthetic(50, 3, seed=5)[0]
+    assert gauge.members is not None
+    table = EvidenceTable(gauge.members, DETECTORS, means_of)
+    windows = ModelWindows(gauge, Bounds(records=40), evidence=table)
+    windows.enter(Chunk(1000.0, np.arange(50.0), vectors))
+    with monkeypatch.context() as patch:
+        patch.setattr(EvidenceTable, "_logs", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            measured(gauge, [[windows[ALL]]])
+    assert measured(gauge, [[windows[ALL]]]).records.tolist() == [40]
+    assert table.snapshot([ALL]).sums[0, 0] == 50

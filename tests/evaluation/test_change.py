@@ -11,6 +11,7 @@ from monitor.core.baselines.comparison import BaselineAction, BaselineMode, Base
 from monitor.core.change import FEWEST_BLOCKS, Direction, Sums
 from monitor.core.segments import ALL
 from monitor.core.totals import member_values
+from monitor.ingest import model_state
 from tests.evaluation.driver import HEALTHY, POOR, START, Monitor, alert, named, phase, whole
 from tests.strategies import accepted
 
@@ -81,12 +82,16 @@ def test_a_kill_loses_and_repeats_no_evidence(tmp_path: Path) -> None:
 
 
 def test_a_restart_keeps_the_evidence(tmp_path: Path) -> None:
-    monitor, other = Monitor(tmp_path / "a", CHANGE), Monitor(tmp_path / "b", CHANGE)
+    """Also that of a segment that is new since evidence was last stored."""
+    reference = BaselineOptions(BaselineMode.REFERENCE)
+    monitor, other = (Monitor(tmp_path / name, CHANGE, split=True, baseline=reference) for name in "ab")
     for one in (monitor, other):
-        one.run(20 * 60.0)
-        one.run(3 * 60.0, POOR)
+        one.run(20 * 60.0, site="A")
+        one.run(3 * 60.0, POOR, site="A")
     monitor.restart(away=0.0)
-    assert whole(monitor.run(60.0, POOR)).changes[0].evidence == whole(other.run(60.0, POOR)).changes[0].evidence
+    found, expected = (one.run(60.0, POOR, site="A") for one in (monitor, other))
+    for segment in ("all", "site=A"):
+        assert named(found, segment).changes == named(expected, segment).changes
 
 
 def test_another_tolerance_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -111,7 +116,9 @@ def test_an_own_baseline_is_collected_first_and_a_reset_ends_the_alarm(tmp_path:
     report = monitor.run((FEWEST_BLOCKS - 1) * 60.0)
     (change,) = whole(report).changes
     assert (change.evidence, change.tolerance, change.blocks) == (None, None, FEWEST_BLOCKS - 1)
-    assert phase(monitor.run(HOUR)) is AlertPhase.OK
+    assert alert(report).held, "nothing is watched yet"
+    report = monitor.run(HOUR)
+    assert (phase(report), alert(report).held) == (AlertPhase.OK, False)
     assert phase(monitor.run(2 * HOUR, POOR)) is AlertPhase.FIRING
     monitor.evaluator.change_baseline("all", BaselineAction.RESET)
     report = monitor.run(60.0, POOR)
@@ -128,3 +135,25 @@ def test_each_segment_has_its_own_evidence(tmp_path: Path) -> None:
     assert phase(report, "site=A") is AlertPhase.OK
     assert phase(report, "site=B") is AlertPhase.FIRING
     assert named(report, "site=B").changes[0].began_at == pytest.approx(START + HOUR, abs=300.0)
+
+
+def test_an_alarm_ends_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    """Its time would be in the future, and no window would ever hold only later records."""
+    monitor = Monitor(tmp_path, CHANGE)
+    monitor.run(HOUR)
+    assert phase(monitor.run(HOUR, POOR)) is AlertPhase.FIRING
+    monitor.now -= 365 * 24 * HOUR
+    assert phase(monitor.run(4 * HOUR)) is AlertPhase.OK
+
+
+def test_a_segment_that_was_away_counts_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its partition was elsewhere, or the shards together had too many segments."""
+    monitor = Monitor(tmp_path, CHANGE, split=True, baseline=BaselineOptions(BaselineMode.REFERENCE))
+    monitor.run(HOUR, site="A")
+    before = named(monitor.run(3 * 60.0, POOR, site="A"), "site=A").changes[0].evidence
+    with monkeypatch.context() as patch:
+        patch.setattr(model_state, "_by_segment", lambda held: {ALL: list(held)})
+        monitor.step()
+        monitor.restart(away=0.0)
+        monitor.step()
+    assert named(monitor.step(), "site=A").changes[0].evidence == before

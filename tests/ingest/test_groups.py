@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from monitor.core.change import Detector
@@ -30,6 +31,11 @@ def sums(models: Sequence[ModelState], segment: Segment = ALL) -> list[int]:
     for model in models:
         model.windows.settle_evidence()
     return [int(one) for one in evidence.table.snapshot([segment]).sums[0]]
+
+
+def commit(process: Process, plan: chunk_log.CommitPlan) -> None:
+    """Commit a plan, then change memory."""
+    process.ingestion.states.apply(plan, process.state.commit(plan, NOW), 0.0)
 
 
 def grouped(folder: Path, lines: list[bytes], bounds: Bounds | None = None, **more: Any) -> Process:
@@ -168,3 +174,54 @@ def test_any_batches_count_the_same(tmp_path: Path) -> None:
             process.tick()
         assert sums([process.model])[0] == 7, cuts
         process.kill()
+
+
+def test_a_restart_counts_partitions_that_are_not_assigned_yet(tmp_path: Path) -> None:
+    """Their records have counted before the kill: an evaluation before they are assigned must not see less."""
+    log: Log = {P: [line(n, site="A") for n in range(30)], Q: [line(n) for n in range(30, 45)]}
+    replica = Replica(tmp_path, log, split_by=(("site",),), detectors=LOOKING)
+    replica.own(P, Q)
+    before = [sums(replica.ingestion.states.of("density"), one) for one in (ALL, A)]
+    replica.kill()
+    again = Replica(tmp_path, log, split_by=(("site",),), detectors=LOOKING)
+    assert [sums(again.ingestion.states.of("density"), one) for one in (ALL, A)] == before
+    again.own(P, Q)
+    assert [sums(again.ingestion.states.of("density"), one) for one in (ALL, A)] == before
+    again.kill()
+
+
+def test_the_evidence_of_a_forgotten_segment_does_not_come_back(tmp_path: Path) -> None:
+    """Neither after a kill right after it was forgotten, nor when its records come again."""
+    lines = [line(n, site="A") for n in range(20)] + [line(n, site="B") for n in range(20, 25)]
+    process = Process(tmp_path, lines, split_by=(("site",),), detectors=LOOKING)
+    process.tick()
+    states = process.ingestion.states
+    plan = chunk_log.CommitPlan()
+    states.plan_evidence(plan)
+    commit(process, plan)
+    commit(process, chunk_log.CommitPlan(deleted_windows=[("density", A)]))
+    process.kill()
+    process = Process(tmp_path, lines, split_by=(("site",),), detectors=LOOKING)
+    lines += [line(n, site="A") for n in range(3)]
+    process.tick()
+    assert (sums([process.model], A)[0], sums([process.model])[0]) == (3, 28)
+    commit(process, chunk_log.CommitPlan(deleted_windows=[("density", A)]))
+    lines += [line(n, site="A") for n in range(3, 7)]
+    process.tick()
+    process.kill()
+    process = Process(tmp_path, lines, split_by=(("site",),), detectors=LOOKING)
+    assert (sums([process.model], A)[0], sums([process.model])[0]) == (4, 32)
+    process.kill()
+
+
+def test_evidence_that_begins_during_a_commit_is_stored_with_the_next(tmp_path: Path) -> None:
+    process = Process(tmp_path, [line(n) for n in range(20)], detectors=LOOKING)
+    process.tick()
+    plan, states = chunk_log.CommitPlan(), process.ingestion.states
+    states.plan_evidence(plan)
+    states.begin_evidence("density", {ALL: np.full((1, 4), 0.5)}, NOW)
+    commit(process, plan)
+    evidence = process.model.evidence
+    assert evidence is not None
+    assert evidence.waits
+    process.kill()

@@ -427,24 +427,28 @@ class Baselines:
 
     def expectations(self, segments: tuple[Segment, ...], detectors: Sequence[Detector]) -> "Expectations":
         """Return what detectors of changes compare windows with, as columns."""
-        latest, own = self._expectations, [self.own.get(one) for one in segments] if self.own else []
-        if (
-            latest is None
-            or latest.segments != segments
-            or len(latest.own) != len(own)
-            or any(map(is_not, latest.own, own))
-        ):
-            expected = [self._expected(one) for one in segments]
-            kinds = [self.kind(one) is BaselineKind.OWN for one in segments]
-            collected = [(self.own.get(one) or OwnBaseline(self.of)).blocks.count for one in segments]
-            latest = self._expectations = Expectations(
-                segments,
-                own,
-                np.array([null_means(detectors, one) for one in expected]),
-                np.array([np.nan if one is None else one.smallest_tolerance for one in expected]),
-                np.where(kinds, collected, FEWEST_BLOCKS),
-                np.array(kinds),
+        latest, own, count = self._expectations, [self.own.get(one) for one in segments], len(segments)
+        if latest is None or latest.segments != segments:
+            kinds = np.array([self.kind(one) is BaselineKind.OWN for one in segments])
+            unknown = np.full((count, len(detectors), len(MEMBERS)), np.nan)
+            latest = Expectations(
+                segments, own, unknown, np.full(count, np.nan), np.where(kinds, 0, FEWEST_BLOCKS), kinds
             )
+            changed = list(range(count))
+        else:
+            changed = [window for window, differs in enumerate(map(is_not, latest.own, own)) if differs]
+        if changed:
+            # Only what changed: thousands may be complete while one is collected.
+            means, smallest = latest.means.copy(), latest.smallest_tolerance.copy()
+            blocks = latest.blocks.copy()
+            for window in changed:
+                expected, collected = self._expected(segments[window]), own[window]
+                means[window] = null_means(detectors, expected)
+                smallest[window] = np.nan if expected is None else expected.smallest_tolerance
+                if latest.is_own[window]:
+                    blocks[window] = 0 if collected is None else collected.blocks.count
+            latest = Expectations(segments, own, means, smallest, blocks, latest.is_own)
+            self._expectations = latest
         return latest
 
     def _expected(self, segment: Segment) -> Expected | None:

@@ -184,6 +184,8 @@ def change_words(change: ChangeStatus, now: float, *, alone: bool = True) -> str
     """Say what a detector found in a window where its alert does not fire; `alone` if it is the only one there."""
     if change.evidence is None:
         if change.tolerance is None:
+            if change.blocks >= FEWEST_BLOCKS:
+                return "Collecting the baseline: it has enough evaluations, but not enough records in full windows."
             return f"Collecting the baseline: {change.blocks} of {FEWEST_BLOCKS} evaluations with records."
         return "No evidence of a change: no records yet."
     found = f"{power(change.evidence)} of {power(change.threshold)}"
