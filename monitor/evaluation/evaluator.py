@@ -80,6 +80,8 @@ _FAILED = 1 + list(Why).index(Why.ERROR)
 _TIED_REFERENCE = 0.5
 """With such a share of tied confidences in the reference, the model rounds its outputs, and one-hot vectors are normal."""
 
+LONGEST_MAINTENANCE = 366 * 86400.0
+"""Of one command, in seconds."""
 NOT_COMPLETE = Problem("confirm", "a complete own baseline", "one that is still collected")
 
 PERFORMANCE = "performance"
@@ -278,11 +280,17 @@ class Evaluator:
         log.info("%s, %s: own baseline: %s by command", self.name, name, action)
 
     def hold_changes(self, until: float, name: str | None) -> None:
-        """Let records be no evidence of a change until a time, in a segment or everywhere; raises UsageError."""
+        """Let records be no evidence of a change until a time, in a segment or everywhere; 0.0 ends it. Raises UsageError."""
         if not self.config.change_rules:
             raise UsageError(Problem("model", "one with an alert of type change", "one without"))
         if name is not None:
             segment_named(name, (*self._windows, *self._missing))
+        if until == 0.0:
+            # Without a name that of each segment ends too: otherwise one that is forgotten stays blind.
+            for one in list(self._held_until) if name is None else [name]:
+                self._held_until.pop(one, None)
+            log.info("%s, %s: maintenance ended by command", self.name, name or "all windows")
+            return
         self._held_until["*" if name is None else name] = until
         shown = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(until))
         log.info("%s, %s: maintenance until %s by command", self.name, name or "all windows", shown)

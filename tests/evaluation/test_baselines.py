@@ -362,5 +362,6 @@ def test_maintenance_by_command_holds_a_segment_or_all_and_survives_a_restart(tm
     assert [held(rule, START + age, "site=A") for age in (499.0, 500.0)] == [True, False]
     monitor.evaluator.hold_changes(0.0, None)
     assert [held(rule, START + age, "all") for age in (-101.0, -100.0, -50.0)] == [False, True, False]
+    assert not held(rule, START, "site=A"), "the end of all maintenance left out that of a segment"
     with pytest.raises(UsageError, match="expected one with an alert of type change, found one without"):
         small(tmp_path / "other", QUICK).evaluator.hold_changes(START, None)
