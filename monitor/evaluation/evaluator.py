@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from types import MappingProxyType
 from typing import Protocol, cast
 
@@ -295,11 +296,12 @@ class Evaluator:
         shown = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(until))
         log.info("%s, %s: maintenance until %s by command", self.name, name or "all windows", shown)
 
-    def in_maintenance(self, rule: AlertRule, now: float, name: str) -> bool:
-        """Return whether records of a segment are no evidence of a change now."""
+    def in_maintenance(self, rule: AlertRule, now: float, segment: Segment) -> bool:
+        """Return whether records of a segment are no evidence of a change now: it, or a segment around it, is in maintenance."""
         if any(begin <= now < end for begin, end in rule.maintenance):
             return True
-        return any(now < self._held_until.get(one, 0.0) for one in ("*", name))
+        around = (name_of(some) for size in range(1, len(segment)) for some in combinations(segment, size))
+        return any(now < self._held_until.get(one, 0.0) for one in ("*", name_of(segment), *around))
 
     def evaluate(self, now: float, running: float, awake: float) -> Report:
         """Evaluate all windows at `now`, Unix time.
@@ -486,7 +488,7 @@ class Evaluator:
         rules = self._change_rules
         if not self._held_until and not any(rule.maintenance for rule in rules):
             return np.zeros((len(segments), len(rules)), dtype=np.bool_)
-        return np.array([[self.in_maintenance(rule, now, name_of(one)) for rule in rules] for one in segments])
+        return np.array([[self.in_maintenance(rule, now, one) for rule in rules] for one in segments])
 
     def _change_of(
         self, rule: AlertRule, changes: ChangeColumns, snapshot: Snapshot, found: _Estimated, compared: Comparisons

@@ -28,13 +28,15 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".screenshots"
 _IMAGES = ROOT / "docs" / "images"
 _README = {
-    "change-light.png": ("model", ("section:has(figure) figure", "#evidence")),
     "overview-light.png": ("overview", ()),
+    "change-light.png": ("model", ("section:has(figure) figure", "#evidence")),
 }
 """The images in the README by file name: a page, and the parts of it that are shown below each other; without any, its top."""
 _ALERTING = "#alerts a[href^='/model']"
 """Links to the windows that alert, on the overview."""
 _SHOWN = (1280, 1150)
+_BELOW = 8
+"""Space below each part, in pixels."""
 _MOST_BYTES = 200_000
 _STEPS = 30
 
@@ -72,7 +74,9 @@ def _below_each_other(page: Page, parts: Sequence[str]) -> Image.Image:
     boxes = [box for part in parts if (box := page.locator(part).first.bounding_box()) is not None]
     left = min(box["x"] for box in boxes)
     right = max(box["x"] + box["width"] for box in boxes)
-    shown = [whole.crop((int(left), int(box["y"]), int(right), int(box["y"] + box["height"]))) for box in boxes]
+    shown = [
+        whole.crop((int(left), int(box["y"]), int(right), int(box["y"] + box["height"]) + _BELOW)) for box in boxes
+    ]
     found = Image.new("RGB", (shown[0].width, sum(one.height for one in shown)))
     for number, one in enumerate(shown):
         found.paste(one, (0, sum(above.height for above in shown[:number])))
