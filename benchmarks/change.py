@@ -64,7 +64,9 @@ class Stream:
         self.random = np.random.default_rng(seed)
         order = self.random.permutation(len(labels))
         half = len(order) // 2
-        reference, rest = order[:half][:MOST_REFERENCE], order[half:]
+        # For delays nearly all of a small source, as an operator would take; for false alarms the promise is what counts.
+        count = min(MOST_REFERENCE, 4 * len(order) // 5 if target else half)
+        reference, rest = order[:count], order[max(count, half) :]
         self.calibration: Calibration = calibrate(label_outputs(vectors[reference], labels[reference]))
         gauge = Gauge(self.calibration, ())
         self.members = cast("MemberValues", gauge.members)
@@ -315,8 +317,17 @@ SETS = (
 )
 EVALUATIONS, OWN_BUDGET, DROP = 3000, 6.5e6, 0.10
 VIEWS, WORST_BUDGET = 4, 1000.0
-DAY, MEMORY = 24, 0.9
-"""Evaluations of a day, and the memory of a mean that wanders from one evaluation to the next."""
+DAY = 24
+"""Evaluations of a day."""
+CASES = (
+    ("independent", 0.0, 0.0, "0%, 0%"),
+    *(("wandering", 2.0, memory, "7%, 2%") for memory in (0.8, 0.9, 0.98)),
+    *(("wandering", 5.0, memory, "71%, 9%") for memory in (0.8, 0.9, 0.98)),
+    ("daily rhythm", 2.0, 0.0, "0%, 0%"),
+    ("daily rhythm", 5.0, 0.0, "7%, 0%"),
+)
+"""Streams, points, what a wandering mean keeps from one evaluation to the next, and the shares of METHODS.md, which does not
+say how much that is."""
 
 
 def views(streams: int) -> Iterator[str]:
@@ -352,15 +363,15 @@ def views(streams: int) -> Iterator[str]:
         yield f"| {name} | {'≥ ' if math.inf in waited else ''}{mean:,.0f} | {statistics.mean(alarmed):.0%} |"
 
 
-def _levels(kind: str, points: float, random: np.random.Generator, count: int) -> Floats:
+def _levels(kind: str, points: float, memory: float, random: np.random.Generator, count: int) -> Floats:
     """Return by evaluation how far the mean of healthy records is from its own mean."""
     size = points / 100.0
     if kind == "daily rhythm":
         return np.asarray(size * np.sin(2.0 * np.pi * (np.arange(count) / DAY + random.random())))
-    pushes = size * math.sqrt(1.0 - MEMORY**2) * random.normal(size=count)
+    pushes = size * math.sqrt(1.0 - memory**2) * random.normal(size=count)
     found, now = np.empty(count), size * random.normal()
     for number, push in enumerate(pushes.tolist()):
-        now = MEMORY * now + push
+        now = memory * now + push
         found[number] = now
     return found
 
@@ -394,24 +405,18 @@ def own_baseline(streams: int) -> Iterator[str]:
     ]
     yield f"| {' | '.join(columns)} |\n|---|{'--:|' * (len(columns) - 1)}"
     made = [Stream(REAL_SETS / f"{name}.npz", 1) for name in SETS]
-    cases = (
-        ("independent", 0.0, "0%, 0%"),
-        ("wandering", 2.0, "7%, 2%"),
-        ("wandering", 5.0, "71%, 9%"),
-        ("daily rhythm", 2.0, "0%, 0%"),
-        ("daily rhythm", 5.0, "7%, 0%"),
-    )
-    for kind, points, expected in cases:
+    for kind, points, memory, expected in CASES:
         tolerances, shares, waited = [], [], []
         for stream in made:
             for _ in range(streams):
-                tolerance, plain, found, after = _own(stream, kind, points)
+                tolerance, plain, found, after = _own(stream, kind, points, memory)
                 tolerances.append(tolerance)
                 shares.append((plain, found))
                 waited.append(after)
         plain_share, share = np.mean(shares, axis=0)
         seen, noticed = float(np.median(waited)), float(np.mean(np.isfinite(waited)))
         name = kind if kind == "independent" else f"{kind}, {points:.0f} points"
+        name += f", memory {memory}" if memory else ""
         drop = f"{seen:,.0f}" if math.isfinite(seen) else "none"
         yield (
             f"| {name} | {100 * statistics.median(tolerances):.1f} points | {plain_share:.0%} | {share:.0%} "
@@ -419,10 +424,10 @@ def own_baseline(streams: int) -> Iterator[str]:
         )
 
 
-def _own(stream: Stream, kind: str, points: float) -> tuple[float, bool, bool, float]:
+def _own(stream: Stream, kind: str, points: float, memory: float) -> tuple[float, bool, bool, float]:
     """Return the tolerance of one stream, whether it alarms without and with the second term, and the delay of a drop."""
     down, members = BOTH[:1], stream.members
-    levels = _levels(kind, points, stream.random, FEWEST_BLOCKS + EVALUATIONS)
+    levels = _levels(kind, points, memory, stream.random, FEWEST_BLOCKS + EVALUATIONS)
     values = stream.values[:, _tilted(stream, levels)]
     unknown = np.full((1, len(MEMBERS)), np.nan)
     first = FEWEST_BLOCKS * EVERY
