@@ -30,11 +30,13 @@ from monitor.core.alerts import (
     step,
 )
 from monitor.core.baselines.comparison import (
+    VERDICTS,
     BaselineAction,
     BaselineKind,
     BaselineMode,
     Baselines,
     Comparisons,
+    Verdict,
     WindowTimes,
     change_upper,
 )
@@ -77,6 +79,7 @@ _PART_OF_A_WHOLE = (_WARMING, _TOO_FEW, _STALE)
 """States with good records that are too few or too old for an estimate of their own."""
 _NOT_COUNTED = [STATES.index(one) for one in (WindowState.VERSION_MISMATCH, WindowState.DEGRADED_INPUT)]
 """States in which records are not what the reference is about, so that they are no evidence."""
+_HOLDS = VERDICTS.index(Verdict.HOLDS)
 _FAILED = 1 + list(Why).index(Why.ERROR)
 _TIED_REFERENCE = 0.5
 """With such a share of tied confidences in the reference, the model rounds its outputs, and one-hot vectors are normal."""
@@ -432,6 +435,10 @@ class Evaluator:
         )
         if changes is not None:
             self._note_alarms(alerts, snapshot.newest_at)
+            fires = alerts.firing[[self.config.alerts.index(rule) for rule in self._change_rules]].any(axis=0)
+            # The window's estimate may still hold, but nobody should read that as all-clear.
+            verdicts = np.where(fires & (compared.verdicts == _HOLDS), np.uint8(0), compared.verdicts)
+            compared = replace(compared, verdicts=verdicts)
         return WindowReports(
             tuple(snapshot.segments),
             tuple(one.name for one in tracked),

@@ -306,6 +306,24 @@ def history(process: Process, span: str = "recent", segment: str = "all") -> dic
     return found
 
 
+def test_evidence_of_a_change_survives_a_reload_and_a_kill(site: Site) -> None:
+    """Without new records it stays as it is; the records of a window are no new ones."""
+    evidence = ("cpcmon_change_evidence", {"segment": "all", "direction": "down"})
+    write_records(site.inbox / "first.jsonl", HEALTHY[:400])
+    with running(site.config, "--web.enable-lifecycle") as process:
+        page = process.wait_until(
+            lambda page: one(page, "cpcmon_window_records", segment="all") == 300.0, "400 records"
+        )
+        before = one(page, evidence[0], **evidence[1])
+        assert before is not None
+        assert process.ask("/-/reload", "POST")[0] == 200
+        process.wait_for_line("configuration reloaded")
+        process.wait_until(lambda page: one(page, evidence[0], **evidence[1]) == before, "the same evidence")
+        process.kill()
+    with running(site.config) as process:
+        process.wait_until(lambda page: one(page, evidence[0], **evidence[1]) == before, "the same evidence")
+
+
 def test_history_survives_a_reload_a_kill_and_a_stop(site: Site) -> None:
     write_records(site.inbox / "a.jsonl", HEALTHY[:300], site="A")
     before: dict[str, Any] = {}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from monitor.core.alerts import AlertPhase, AlertRule, AlertType
-from monitor.core.baselines.comparison import BaselineAction, BaselineMode, BaselineOptions
+from monitor.core.baselines.comparison import BaselineAction, BaselineMode, BaselineOptions, Verdict
 from monitor.core.change import FEWEST_BLOCKS, Direction, Sums
 from monitor.core.segments import ALL
 from monitor.core.totals import member_values
@@ -39,6 +39,7 @@ def test_a_drop_is_noticed_while_the_window_holds_mostly_healthy_records(tmp_pat
     (change,) = found.changes
     assert change.evidence is not None
     assert change.evidence >= change.threshold
+    assert found.verdict is not Verdict.HOLDS
     assert change.records_since == pytest.approx(minutes * 10, abs=30)
     assert change.began_at == pytest.approx(START + HOUR, abs=180.0)
 
