@@ -23,7 +23,7 @@ from monitor.core.baselines.comparison import BaselineAction, BaselineKind, Base
 from monitor.core.estimators.ensemble import headline_in
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.errors import Problem, ServerError, StateInUse, UnknownName, UsageError
-from monitor.evaluation.evaluator import NOT_COMPLETE, segment_named
+from monitor.evaluation.evaluator import LONGEST_MAINTENANCE, NOT_COMPLETE, segment_named
 from monitor.evaluation.stored_values import StoredBaseline, baselines_as_bytes, baselines_from_bytes, baselines_key_of
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import seconds
@@ -64,7 +64,7 @@ examples:
     action.add_argument(
         "--maintenance",
         metavar="DURATION",
-        help="hold the change alerts of the segment, or of all, for so long, such as 2h; 0s to end it",
+        help="hold the change alerts of the segment, or of all, for so long, such as 2h; 0s to end it, without --segment everywhere",
     )
     daemon = parser.add_argument_group("running daemon", "Changes need `cpcmon run --web.enable-lifecycle`.")
     daemon.add_argument("--url", default=f"http://{DEFAULT_ADDRESS}", metavar="URL", help="its address")
@@ -113,6 +113,8 @@ def run(options: argparse.Namespace) -> int:
         if options.config is not None or options.state is not None:
             raise UsageError(Problem("--maintenance", "a running daemon", "the state of a stopped one"))
         lasting = 0.0 if options.maintenance == "0s" else seconds(options.maintenance, "--maintenance")
+        if lasting > LONGEST_MAINTENANCE:
+            raise UsageError(Problem("--maintenance", "at most 366d", options.maintenance))
         print(_Running(options).hold(options.segment, lasting))
         return 0
     place = _Stopped(options) if options.config is not None or options.state is not None else _Running(options)

@@ -236,15 +236,15 @@ def _change(rule: AlertRule, model: ModelConfig, reference: Reference | None) ->
     """Describe an alert of type change: the change that it tolerates, and its budget."""
     tolerance, why = float(rule.detector.effective(0.0)), ""
     if reference is not None and (unknown := _unknown(reference)) > tolerance:
-        tolerance, why = unknown, ", what the reference leaves unknown"
+        tolerance, why = unknown, " (what the reference leaves unknown)"
     what = "drop" if rule.direction is Direction.DOWN else "rise"
     windows = model.windows_of(rule)
     over = f"{windows:,} windows" if windows > 1 else "1 window"
     group = f"; of records with the same {rule.group_by}, the first counts" if rule.group_by is not None else ""
     held = f"; held in {len(rule.maintenance)} maintenance periods" if rule.maintenance else ""
     return (
-        f"evidence of a {what} of more than {tolerance:.3f}{why}; one false alarm in {rule.false_alarm_seconds / 86400.0:g} days over {over}"
-        f" evaluated {_every(model.evaluate.shortest_seconds)}: alarm at evidence 10^{math.log10(model.evidence_budget(rule)):.1f}"
+        f"the evidence of a {what} of more than {tolerance:.3f}{why} reaches 10^{math.log10(model.evidence_budget(rule)):.1f}: at most"
+        f" one false alarm in {rule.false_alarm_seconds / 86400.0:g} days over {over} evaluated {_every(model.evaluate.shortest_seconds)}"
         f"{group}{held}"
     )
 

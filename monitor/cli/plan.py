@@ -262,7 +262,7 @@ def as_text(plan: Plan) -> list[str]:
             lines.append(f"  {_named(rule):<38} {half:<30} {most}".rstrip())
     lines.append(f"nothing has changed, for {_time(plan.healthy.seconds)}")
     for rule in plan.healthy.rules:
-        raised = f"a false alarm in {rule.share:.0%} of such times"
+        raised = f"a false alarm in {rule.share:.0%} of replays of one window"
         if rule.window is None:
             raised = f"at most one false alarm in {_time(setup.between_seconds)}{together}"
             if plan.stream is not None and plan.stream.alarms:

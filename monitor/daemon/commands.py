@@ -11,7 +11,7 @@ import msgspec
 from monitor.core.baselines.comparison import BaselineAction
 from monitor.daemon.runner import Runner
 from monitor.errors import UnknownName, UsageError
-from monitor.evaluation.evaluator import Evaluator
+from monitor.evaluation.evaluator import LONGEST_MAINTENANCE, Evaluator
 
 log = logging.getLogger("cpcmon")
 
@@ -41,13 +41,13 @@ class MaintenanceCommand(
     """Holds the evidence of a change for some time from now on; 0 seconds end it."""
 
     model: str
-    seconds: Annotated[float, msgspec.Meta(ge=0.0, le=366 * 86400.0)]
+    seconds: Annotated[float, msgspec.Meta(ge=0.0, le=LONGEST_MAINTENANCE)]
     segment: str | None = None
     """None for all windows of the model."""
 
     def change(self) -> Callable[[Evaluator], None]:
         """Return what changes the model."""
-        until = time.time() + self.seconds
+        until = time.time() + self.seconds if self.seconds > 0.0 else 0.0
         return lambda one: one.hold_changes(until, self.segment)
 
 

@@ -204,6 +204,7 @@ class Folder:
             source=source,
             window=WINDOW,
             minimum=MINIMUM,
+            baseline=3 * WINDOW,
             every=f"{max(0.1, _EVALUATE_SECONDS / speed):.3g}",
             hold=f"{_HOLD_SECONDS / speed:g}",
         )
@@ -231,6 +232,8 @@ models:
     window: {{records: {window}, age: 7d}}
     minimum_records: {minimum}
     segment_by: [[hospital], [hospital, scanner]]
+    # Own baselines of three windows: one is as uncertain as any window.
+    baseline_records: {baseline}
     # The windows span seconds, so they are evaluated often. Real ones span days: see docs/alerts.md.
     evaluate: {{every: {every}s}}
     alerts:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from types import MappingProxyType
 from typing import Protocol, cast
 
@@ -83,6 +84,8 @@ _FAILED = 1 + list(Why).index(Why.ERROR)
 _TIED_REFERENCE = 0.5
 """With such a share of tied confidences in the reference, the model rounds its outputs, and one-hot vectors are normal."""
 
+LONGEST_MAINTENANCE = 366 * 86400.0
+"""Of one command, in seconds."""
 NOT_COMPLETE = Problem("confirm", "a complete own baseline", "one that is still collected")
 
 PERFORMANCE = "performance"
@@ -281,20 +284,27 @@ class Evaluator:
         log.info("%s, %s: own baseline: %s by command", self.name, name, action)
 
     def hold_changes(self, until: float, name: str | None) -> None:
-        """Let records be no evidence of a change until a time, in a segment or everywhere; raises UsageError."""
+        """Let records be no evidence of a change until a time, in a segment or everywhere; 0.0 ends it. Raises UsageError."""
         if not self.config.change_rules:
             raise UsageError(Problem("model", "one with an alert of type change", "one without"))
         if name is not None:
             segment_named(name, (*self._windows, *self._missing))
+        if until == 0.0:
+            # Without a name that of each segment ends too: otherwise one that is forgotten stays blind.
+            for one in list(self._held_until) if name is None else [name]:
+                self._held_until.pop(one, None)
+            log.info("%s, %s: maintenance ended by command", self.name, name or "all windows")
+            return
         self._held_until["*" if name is None else name] = until
         shown = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(until))
         log.info("%s, %s: maintenance until %s by command", self.name, name or "all windows", shown)
 
-    def in_maintenance(self, rule: AlertRule, now: float, name: str) -> bool:
-        """Return whether records of a segment are no evidence of a change now."""
+    def in_maintenance(self, rule: AlertRule, now: float, segment: Segment) -> bool:
+        """Return whether records of a segment are no evidence of a change now: it, or a segment around it, is in maintenance."""
         if any(begin <= now < end for begin, end in rule.maintenance):
             return True
-        return any(now < self._held_until.get(one, 0.0) for one in ("*", name))
+        around = (name_of(some) for size in range(1, len(segment)) for some in combinations(segment, size))
+        return any(now < self._held_until.get(one, 0.0) for one in ("*", name_of(segment), *around))
 
     def evaluate(self, now: float, running: float, awake: float) -> Report:
         """Evaluate all windows at `now`, Unix time.
@@ -487,7 +497,7 @@ class Evaluator:
         self._held_until = {name: until for name, until in self._held_until.items() if now < until}
         if not self._held_until and not any(rule.maintenance for rule in rules):
             return np.zeros((len(segments), len(rules)), dtype=np.bool_)
-        return np.array([[self.in_maintenance(rule, now, name_of(one)) for rule in rules] for one in segments])
+        return np.array([[self.in_maintenance(rule, now, one) for rule in rules] for one in segments])
 
     def _change_of(
         self, rule: AlertRule, changes: ChangeColumns, snapshot: Snapshot, found: _Estimated, compared: Comparisons

@@ -1,7 +1,8 @@
 """Screenshots of every page: `python -m tests.browser.screenshots`.
 
 They go to `.screenshots/`, which is not in Git. `--url http://127.0.0.1:9877` uses a running daemon instead of starting one.
-With `--readme` the images of the README are renewed in `docs/images/`: they show the demo, two minutes after its start.
+With `--readme` the images of the README are renewed in `docs/images/`: they show the demo when its first alert fires, a minute
+and a half after its start. Start both at about the same time.
 """
 
 # ruff: noqa: T201 - it is a command
@@ -10,6 +11,7 @@ import argparse
 import io
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from PIL import Image
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from tests.browser.site import HEALTHY, POOR, running_site
 from tests.browser.visiting import DESKTOP, PAGES, PHONE, chromium, visiting
@@ -25,9 +27,16 @@ from tests.browser.visiting import DESKTOP, PAGES, PHONE, chromium, visiting
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".screenshots"
 _IMAGES = ROOT / "docs" / "images"
-_README = {"overview-light.png": ("overview", "body"), "history-light.png": ("model", "section:has(figure)")}
-"""The images in the README by file name: a page, and a selector within it."""
+_README = {
+    "overview-light.png": ("overview", ()),
+    "change-light.png": ("model", ("section:has(figure) figure", "#evidence")),
+}
+"""The images in the README by file name: a page, and the parts of it that are shown below each other; without any, its top."""
+_ALERTING = "#alerts a[href^='/model']"
+"""Links to the windows that alert, on the overview."""
 _SHOWN = (1280, 1150)
+_BELOW = 8
+"""Space below each part, in pixels."""
 _MOST_BYTES = 200_000
 _STEPS = 30
 
@@ -50,15 +59,28 @@ def take_all(browser: Browser, url: str, pages: Mapping[str, str] = PAGES) -> It
 def renew_images(browser: Browser, url: str, pages: Mapping[str, str]) -> None:
     """Take the README's images, with few colours to keep them small."""
     _IMAGES.mkdir(exist_ok=True)
-    for name, (page, part) in _README.items():
+    for name, (page, parts) in _README.items():
         with visiting(browser, url, size=_SHOWN, color_scheme="light") as one:
             shown = one.go(pages[page])
-            taken = Image.open(
-                io.BytesIO(shown.screenshot() if part == "body" else shown.locator(part).first.screenshot())
-            )
+            taken = _below_each_other(shown, parts) if parts else Image.open(io.BytesIO(shown.screenshot()))
         file = _IMAGES / name
         taken.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
         assert file.stat().st_size < _MOST_BYTES, f"{file} is too big"
+
+
+def _below_each_other(page: Page, parts: Sequence[str]) -> Image.Image:
+    """Return parts of a page, all of one moment: the page renews itself."""
+    whole = Image.open(io.BytesIO(page.screenshot(full_page=True)))
+    boxes = [box for part in parts if (box := page.locator(part).first.bounding_box()) is not None]
+    left = min(box["x"] for box in boxes)
+    right = max(box["x"] + box["width"] for box in boxes)
+    shown = [
+        whole.crop((int(left), int(box["y"]), int(right), int(box["y"] + box["height"]) + _BELOW)) for box in boxes
+    ]
+    found = Image.new("RGB", (shown[0].width, sum(one.height for one in shown)))
+    for number, one in enumerate(shown):
+        found.paste(one, (0, sum(above.height for above in shown[:number])))
+    return found
 
 
 def main(words: Sequence[str]) -> int:
@@ -76,13 +98,21 @@ def main(words: Sequence[str]) -> int:
     with ExitStack() as stack:
         browser = stack.enter_context(chromium())
         url = arguments.url.rstrip("/") if arguments.url else _story(stack)
+        if arguments.readme:
+            _wait_for_an_alert(browser, url)
         pages = _pages_of(browser, url) if arguments.url else PAGES
-        for file in take_all(browser, url, pages):
-            print(file.relative_to(ROOT))
         if arguments.readme:
             renew_images(browser, url, pages)
             print(*(f"docs/images/{name}" for name in _README), sep="\n")
+        for file in take_all(browser, url, pages):
+            print(file.relative_to(ROOT))
     return 0
+
+
+def _wait_for_an_alert(browser: Browser, url: str) -> None:
+    with visiting(browser, url) as one:
+        while not one.go("/").locator(_ALERTING).count():
+            time.sleep(0.5)
 
 
 def _pages_of(browser: Browser, url: str) -> dict[str, str]:
@@ -90,7 +120,7 @@ def _pages_of(browser: Browser, url: str) -> dict[str, str]:
     with visiting(browser, url) as one:
         page = one.go("/")
         model = page.locator("main tr[data-model]").first.get_attribute("data-model")
-        alerts = page.locator("#alerts a[href^='/model']")
+        alerts = page.locator(_ALERTING)
         window = alerts.first.get_attribute("href") if alerts.count() else None
     assert model is not None
     others = {name: PAGES[name] for name in ("overview", "rejects", "configuration")}

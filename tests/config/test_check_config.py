@@ -64,14 +64,14 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
         "  alert apart (warning): disagreement over 1.5 times what chance alone gives, for 30m",
         "  alert further_apart (warning): disagreement over 0.200, for 30m",
         (
-            f"  alert changed (critical): evidence of a drop of more than {unknown:.3f}, what the reference leaves unknown; one"
-            " false alarm in 90 days over 1 window evaluated every 60s: alarm at evidence 10^5.1; of records with the same exam, the"
+            f"  alert changed (critical): the evidence of a drop of more than {unknown:.3f} (what the reference leaves unknown)"
+            " reaches 10^5.1: at most one false alarm in 90 days over 1 window evaluated every 60s; of records with the same exam, the"
             " first counts, in all"
         ),
         (
-            f"  alert rose (critical): evidence of a rise of more than {unknown:.3f}, what the reference leaves unknown; one"
-            " false alarm in 182.5 days over 21 windows evaluated every 60s: alarm at evidence 10^6.7; of records with the same exam,"
-            " the first counts"
+            f"  alert rose (critical): the evidence of a rise of more than {unknown:.3f} (what the reference leaves unknown)"
+            " reaches 10^6.7: at most one false alarm in 182.5 days over 21 windows evaluated every 60s; of records with the same"
+            " exam, the first counts"
         ),
         "  alert quiet (warning): no record for 2h",
         "  alert bad (warning): too many records are rejected or suspicious, for 10m",

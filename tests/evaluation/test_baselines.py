@@ -23,7 +23,7 @@ from monitor.core.baselines.comparison import (
 )
 from monitor.core.estimate import HEADLINE, Estimate
 from monitor.core.report import Report
-from monitor.core.segments import Segment
+from monitor.core.segments import ALL, Segment
 from monitor.errors import UnknownName, UsageError
 from monitor.evaluation.evaluator import Evaluator
 from monitor.evaluation.stored_values import baselines_key_of
@@ -358,9 +358,11 @@ def test_maintenance_by_command_holds_a_segment_or_all_and_survives_a_restart(tm
     monitor.tick()
     monitor.restart()
     held = monitor.evaluator.in_maintenance
-    assert [held(rule, START + age, "all") for age in (199.0, 200.0)] == [True, False]
-    assert [held(rule, START + age, "site=A") for age in (499.0, 500.0)] == [True, False]
+    assert [held(rule, START + age, ALL) for age in (199.0, 200.0)] == [True, False]
+    site, scanner = (("site", "A"),), (("site", "A"), ("scanner", "2"))
+    assert [held(rule, START + age, one) for one in (site, scanner) for age in (499.0, 500.0)] == [True, False] * 2
     monitor.evaluator.hold_changes(0.0, None)
-    assert [held(rule, START + age, "all") for age in (-101.0, -100.0, -50.0)] == [False, True, False]
+    assert [held(rule, START + age, ALL) for age in (-101.0, -100.0, -50.0)] == [False, True, False]
+    assert not held(rule, START, site), "the end of all maintenance left out that of a segment"
     with pytest.raises(UsageError, match="expected one with an alert of type change, found one without"):
         small(tmp_path / "other", QUICK).evaluator.hold_changes(START, None)

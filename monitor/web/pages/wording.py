@@ -100,7 +100,7 @@ def _condition(alert: AlertStatus, estimate: Estimate | Performance | None, fiel
     if alert.threshold is None or alert.value is None:
         return f"{compared}{_against(alert)}"
     if alert.kind is AlertType.CHANGE:
-        return f"{compared}: {power(alert.value)} of {power(alert.threshold)}"
+        return f"{compared}: {power(alert.value)}, budget {power(alert.threshold)}"
     if alert.kind is AlertType.OUTPUT_DRIFT:
         return (
             f"{compared}: {distance(alert.value)} from its baseline, limit {distance(alert.threshold)}{_against(alert)}"
