@@ -46,7 +46,7 @@ _FEWEST_SLOTS = 1024
 _INSIDE, _CURVES, _ALL_BITS, _EVIDENCE = 1, (4, 8), 15, 16
 
 # Probabilities of records that left but are still counted; beyond that they are subtracted at once.
-_MOST_LEFT_NUMBERS = 1 << 20
+_MOST_LEFT_NUMBERS = 1 << 18
 # Vectors are copied in pieces, to bound memory.
 _GATHERED_NUMBERS = 1 << 19
 _GATHERED_RECORDS = MOST_TOGETHER
@@ -182,9 +182,7 @@ class SharedRecords:
 
     def settle_evidence(self) -> None:
         """Count what is still to count as evidence."""
-        slots = np.flatnonzero(np.bitwise_or.reduce(self._bits, axis=0) & _EVIDENCE).astype(np.int32)
-        for start in range(0, len(slots), self._piece):
-            self._measure(slots[start : start + self._piece])
+        self._settle(np.bitwise_or.reduce(self._bits, axis=0) & _EVIDENCE)
 
     def drop(self, window: "SlidingWindow") -> None:
         """Remove the window of a segment, with its totals."""
@@ -208,10 +206,12 @@ class SharedRecords:
     def settle_left(self) -> None:
         """Subtract records that have left, if they take much memory."""
         if self._left * self.vectors.shape[1] > _MOST_LEFT_NUMBERS:
-            left = (self._bits & _INSIDE == 0) & (self._bits != 0)
-            slots = np.flatnonzero(np.logical_or.reduce(left, axis=0)).astype(np.int32)
-            for start in range(0, len(slots), self._piece):
-                self._measure(slots[start : start + self._piece])
+            self._settle(np.logical_or.reduce((self._bits & _INSIDE == 0) & (self._bits != 0), axis=0))
+
+    def _settle(self, these: NDArray[Any]) -> None:
+        slots = self._by_windows(np.flatnonzero(these)).astype(np.int32)
+        for start in range(0, len(slots), self._piece):
+            self._measure(slots[start : start + self._piece])
 
     def inside(self, slots: Integers | slice) -> Booleans:
         """Return by place and slot which records are in a window."""
@@ -269,18 +269,21 @@ class SharedRecords:
         if not len(self._queue):
             if not self._waiting:
                 return False
-            self._queue, self._waiting = np.flatnonzero(_unsettled(self._bits)), False
-            if len(self._rows):
-                # By windows, so that many of the same are measured together.
-                rows = self._rows.take(self._queue, axis=1)
-                # Two bytes are sorted by radix.
-                keys = rows.astype(np.uint16) if self.table.rows <= 1 << 16 else rows
-                self._queue = self._queue[np.lexsort((*self._bits.take(self._queue, axis=1), *keys))]
+            self._queue, self._waiting = self._by_windows(np.flatnonzero(_unsettled(self._bits))), False
         some = self._queue[: min(limit, self._piece)]
         # Some may have been measured, or have left, since they were found.
         self._measure(some[_unsettled(self._bits.take(some, axis=1))].astype(np.int32))
         self._queue = self._queue[len(some) :]
         return self._waiting or len(self._queue) > 0
+
+    def _by_windows(self, slots: Integers) -> Integers:
+        """Return slots by the windows of their records, so that many of the same are measured together."""
+        if not len(self._rows):
+            return slots
+        rows = self._rows.take(slots, axis=1)
+        # Two bytes are sorted by radix.
+        keys = rows.astype(np.uint16) if self.table.rows <= 1 << 16 else rows
+        return slots[np.lexsort((*self._bits.take(slots, axis=1), *keys))]
 
     def rebuild(self, stream: int, window: "SlidingWindow", asked: int) -> None:
         """Empty the curve of a window, to be measured again in a range around a threshold. Nothing else is waiting."""

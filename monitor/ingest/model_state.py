@@ -177,19 +177,25 @@ class ModelState:
             if needed := known.next_batch if unused else known.first_needed:
                 plan.ids_needed[name] = needed
 
-    def enter(self, chunk: Chunk, number: int, running: float) -> Added:
+    def enter(self, chunk: Chunk, number: int, running: float) -> tuple[Added, int]:
         """Add a committed chunk, stored under a number; `running` is the monotonic clock.
 
-        Return what happened in the window of all records.
+        Return what happened in the window of all records, and how many records later ones of the chunk may have displaced.
         """
         self.log.restamped |= self.windows.would_restamp(chunk.arrived)
-        entered = self.windows.enter(chunk)
-        self.log.added(number, entered.first, len(chunk.at), chunk.arrived)
-        for segment, added in entered.added.items():
-            # Replaying an archive does not make a window look alive: its records are too old to enter.
-            if added.entered:
-                self.last_arrival[segment] = running
-        return entered.added[ALL]
+        self.log.added(number, self.windows.next_arrival, len(chunk.at), chunk.arrived)
+        # Evidence needs all records, also those that fill a window many times over: in pieces, to bound memory.
+        capacity, total, displaced = self.options.bounds.capacity, Added(), 0
+        size = len(chunk.at) if self.evidence is None else max(capacity, _PIECE)
+        for start in range(0, len(chunk.at), size):
+            piece = chunk if size >= len(chunk.at) else chunk.taken(slice(start, start + size))
+            entered = self.windows.enter(piece)
+            for segment, added in entered.added.items():
+                # Replaying an archive does not make a window look alive: its records are too old to enter.
+                if added.entered:
+                    self.last_arrival[segment] = running
+            total, displaced = total + entered.added[ALL], displaced + max(0, len(piece.at) - capacity)
+        return total, displaced
 
     def restore(self, chunks: Sequence[StoredChunk]) -> None:
         """Add stored chunks together: their arrivals ascend."""
@@ -488,7 +494,7 @@ class ModelStates:
             for (name, chunk), number in zip(plan.chunks, ids, strict=True):
                 model = models[name]
                 self._count_added(
-                    model.name, model.enter(chunk, number, running), plan.counted.records_late[model.name]
+                    model.name, *model.enter(chunk, number, running), plan.counted.records_late[model.name]
                 )
             hashes = {name: known for model in self for name, known in model.hashes.items()} if plan.ids else {}
             for batch in plan.ids:
@@ -506,15 +512,15 @@ class ModelStates:
             # If it comes back, a restart must not find what it had.
             evidence.waits = True
 
-    def _count_added(self, model: str, added: Added, displaced: int) -> None:
+    def _count_added(self, model: str, added: Added, inside: int, outside: int) -> None:
         """Count what is known only now: it is written with the next commit, and after a kill may lag by one batch.
 
-        `displaced` are the records of the batch that are not in the chunk.
+        `inside` and `outside` are records of the batch that later ones displace, in the chunk and not in it.
         """
         if added.late:
             self.counted.records_late[model] += added.late
             # If the newest of a batch are late, so are those that they displace.
-            self._late[model] += added.late + (0 if added.entered else displaced)
+            self._late[model] += max(0, added.late - inside) if added.entered else added.late + outside
         if added.evicted:
             self.counted.records_evicted[model] += added.evicted
 

@@ -54,8 +54,9 @@ def test_d4_10_000_series_are_scraped_under_load_with_200_half_open_clients(site
         page = process.wait_for('cpcmon_estimate_valid{model="density",segment="site=S1"}', 1.0)
         assert len(page) >= 10_000
         assert under_load
-        # The first pages and evaluations: 35 MB for 15,600 series on a quiet machine, 52 MB seen on a busy one.
-        assert resident(process) - after_a_fifth < 64 << 20
+        # The first pages and evaluations, and what the threads keep of what they measured: 65 to 81 MB for 15,900 series.
+        # With three times the records, nothing is added after a fifth.
+        assert resident(process) - after_a_fifth < 112 << 20
         clients = half_open(process.url, 200)
         for _ in range(5):
             assert len(process.metrics()) >= 10_000

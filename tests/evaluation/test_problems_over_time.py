@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from monitor.core.alerts import AlertRule
+from monitor.core.alerts import AlertRule, AlertType
 from monitor.core.estimate import WindowState
 from monitor.core.input_health import InputProblem
 from monitor.core.report import Report
@@ -70,9 +71,10 @@ def test_a_backlog_is_not_far_behind(tmp_path: Path) -> None:
     assert found(monitor.step()) == ["time_behind"]
 
 
-def test_a_batch_larger_than_the_window_is_not_late(tmp_path: Path) -> None:
-    """Later records of the batch displace earlier ones; an archive that is sent again is late."""
-    monitor = Monitor(tmp_path)
+@pytest.mark.parametrize("rules", [(), (AlertRule("drop", AlertType.CHANGE),)])
+def test_a_batch_larger_than_the_window_is_not_late(tmp_path: Path, rules: tuple[AlertRule, ...]) -> None:
+    """Later records of the batch displace earlier ones; an archive that is sent again is late. Evidence needs all of them."""
+    monitor = Monitor(tmp_path, *rules)
     for _ in range(3):
         monitor.send(20_000)
         assert found(monitor.step()) == []

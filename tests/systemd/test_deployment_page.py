@@ -78,7 +78,7 @@ def test_the_systemd_commands_work_on_a_new_machine(
     assert installation.output.startswith("cpcmon ")
     operator.run_step("Prepare the results directory")
     (printed,) = operator.run_step("Write the configuration")
-    assert "valid (1 source, 1 model, 4 alerts)" in printed
+    assert "valid (1 source, 1 model, 5 alerts)" in printed
 
     operator.run_step("Start it")
     assert (service.show("ActiveState"), service.show("UnitFileState")) == ("active", "enabled")
