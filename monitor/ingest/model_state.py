@@ -85,6 +85,11 @@ class ModelEvidence:
         """Call when it is stored, up to a chunk of a stored name. What an evaluation began meanwhile still waits."""
         self.stored_to[name], self.waits = number, not np.array_equal(self._since, self.table.since)
 
+    def begin_all(self, now: float) -> None:
+        """Begin the evidence of all segments anew."""
+        self.table.begin_all(now)
+        self.waits = True
+
     def restore(self, content: bytes | None, segments: Container[Segment], now: float) -> str | None:
         """Take the stored evidence of some segments; return why it starts anew, None if it does not."""
         self.table.begin_all(now)

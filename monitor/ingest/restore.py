@@ -38,6 +38,7 @@ def restore(
     Windows of other shards, of the sources named in `sharded`, are only checked: ownership is not known yet.
     """
     dropped, values, anew = _unusable_windows(state, models, sharded), state.values(), list[str]()
+    damaged = state.damaged_chunks
     for name, model in models.items():
         if f"health:{name}" in values:
             model.health = InputHealth.from_bytes(values[f"health:{name}"])
@@ -50,6 +51,12 @@ def restore(
             anew += [] if reason is None else [f"{name}: the evidence of changes starts anew: {reason}"]
     _restore_models(state, models.values(), dropped, nullcontext())
     _count_elsewhere(state, models, dropped)
+    if state.damaged_chunks > damaged:
+        # What evaluations took of lost records would be missing from the sums, and look like new evidence.
+        for name, model in models.items():
+            if model.evidence is not None:
+                model.evidence.begin_all(now)
+                anew.append(f"{name}: the evidence of changes starts anew: stored records are damaged")
     shapes = {name: msgspec.json.encode(model.options.shape) for name, model in models.items()}
     events = [
         *state.events,
