@@ -158,6 +158,8 @@ class Evaluator:
     _baselines: Baselines | None = field(init=False)
     """None without a reference."""
     _changes: ChangeEvidence = field(init=False)
+    _changes_lost: bool = False
+    """Whether it is unknown which records counted before: then all evidence begins anew."""
     _change_rules: tuple[AlertRule, ...] = field(init=False)
     _detectors: tuple[Detector, ...] = field(init=False)
     _budgets: tuple[float, ...] = field(init=False)
@@ -217,6 +219,7 @@ class Evaluator:
         memory = AlertMemory.from_bytes(content)
         if memory is None:
             log.warning("%s: stored alert state is invalid, starting without it", self.name)
+            self._changes_lost = True
             return
         if memory.versions.of == self._version:
             self._versions = memory.versions
@@ -456,7 +459,8 @@ class Evaluator:
             baselines.add_block(segments[window], new[window], float(snapshot.newest_at[window]))
         expected = baselines.expectations(segments, self._detectors)
         same = (expected.means == evidence.means) | (np.isnan(expected.means) & np.isnan(evidence.means))
-        differ = ~np.all(same, axis=(1, 2))
+        differ = ~np.all(same, axis=(1, 2)) | self._changes_lost
+        self._changes_lost = False
         if differ.any():
             begun = {segments[window]: expected.means[window] for window in np.flatnonzero(differ).tolist()}
             self.snapshots.begin_evidence(self.name, begun, now)

@@ -13,6 +13,7 @@ from monitor.core.baselines.comparison import BaselineAction, BaselineMode, Base
 from monitor.core.change import FEWEST_BLOCKS, Direction, Sums
 from monitor.core.segments import ALL
 from monitor.core.totals import member_values
+from monitor.evaluation.stored_values import key_of
 from monitor.ingest import model_state
 from tests.evaluation.driver import HEALTHY, POOR, START, Monitor, alert, named, phase, whole
 from tests.strategies import accepted
@@ -173,3 +174,15 @@ def test_lost_records_are_no_evidence(tmp_path: Path) -> None:
     monitor.send(500)
     report = monitor.step()
     assert phase(report) is AlertPhase.OK
+
+
+def test_without_the_alert_state_old_records_are_no_new_evidence(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path, CHANGE)
+    monitor.run(HOUR)
+    assert phase(monitor.run(HOUR, POOR)) is AlertPhase.FIRING
+    assert phase(monitor.run(2 * HOUR)) is AlertPhase.OK
+    monitor.ingestion.values.store(key_of("density"), b"not an alert state")
+    monitor.tick()
+    monitor.restart()
+    assert phase(monitor.run(60.0)) is AlertPhase.OK
+    assert phase(monitor.run(HOUR, POOR)) is AlertPhase.FIRING
