@@ -481,8 +481,8 @@ class Evaluator:
     def _held_changes(self, segments: Sequence[Segment], now: float) -> Flags:
         """Return which detectors are in maintenance, shape (windows, detectors)."""
         rules = self._change_rules
-        self._held_until = {name: until for name, until in self._held_until.items() if now < until}
-        if not self._held_until and not any(rule.maintenance for rule in rules):
+        by_command = any(now < until for until in self._held_until.values())
+        if not by_command and not any(rule.maintenance for rule in rules):
             return np.zeros((len(segments), len(rules)), dtype=np.bool_)
         return np.array([[self.in_maintenance(rule, now, name_of(one)) for rule in rules] for one in segments])
 
