@@ -14,7 +14,7 @@ from monitor.config.reading import read_config
 from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
 from monitor.core.baselines.comparison import DRIFT_LEAST, DRIFT_MARGIN, BaselineMode
-from monitor.core.change import Direction, smallest_tolerance
+from monitor.core.change import FEWEST_BLOCKS, Direction, smallest_tolerance
 from monitor.core.estimate import HEADLINE
 from monitor.errors import CpcmonError, UsageError
 from monitor.evaluation.crontab import shortest_gap_seconds
@@ -241,6 +241,12 @@ def _change(rule: AlertRule, model: ModelConfig, reference: Reference | None) ->
     windows = model.windows_of(rule)
     over = f"{windows:,} windows" if windows > 1 else "1 window"
     group = f"; of records with the same {rule.group_by}, the first counts" if rule.group_by is not None else ""
+    first = FEWEST_BLOCKS * model.evaluate.shortest_seconds
+    has_own = model.baseline.mode is BaselineMode.OWN or (model.baseline.mode is BaselineMode.AUTO and windows > 1)
+    if has_own and first >= 86400.0:
+        group += (
+            f"; an own baseline takes {FEWEST_BLOCKS} evaluations with records, at least {first / 86400.0:.0f} days"
+        )
     held = f"; held in {len(rule.maintenance)} maintenance periods" if rule.maintenance else ""
     return (
         f"the evidence of a {what} of more than {tolerance:.3f}{why} reaches 10^{math.log10(model.evidence_budget(rule)):.1f}: at most"

@@ -265,10 +265,10 @@ class EvidenceTable:
         rows = np.array([self._rows[segment] for segment in segments], dtype=np.int64)
         return EvidenceSums(self.sums[rows], self.means[rows], self.since[rows])
 
-    def begin_all(self, now: float) -> None:
-        """Begin the sums of all segments anew."""
-        for segment, row in self._rows.items():
-            self.begin(segment, self.means[row].copy(), now)
+    def begin_again(self, segments: Collection[Any], now: float) -> None:
+        """Begin the sums of those of some segments that are here anew, with the same means."""
+        for segment in self._rows.keys() & set(segments):
+            self.begin(segment, self.means[self._rows[segment]].copy(), now)
 
     def restore(self, segments: Sequence[Any], sums: "EvidenceSums") -> None:
         """Take stored sums."""

@@ -164,6 +164,8 @@ class Evaluator:
     _baselines: Baselines | None = field(init=False)
     """None without a reference."""
     _changes: ChangeEvidence = field(init=False)
+    _changes_lost: bool = False
+    """Whether it is unknown which records counted before: then all evidence begins anew."""
     _change_rules: tuple[AlertRule, ...] = field(init=False)
     _detectors: tuple[Detector, ...] = field(init=False)
     _budgets: tuple[float, ...] = field(init=False)
@@ -223,6 +225,7 @@ class Evaluator:
         memory = AlertMemory.from_bytes(content)
         if memory is None:
             log.warning("%s: stored alert state is invalid, starting without it", self.name)
+            self._changes_lost = True
             return
         if memory.versions.of == self._version:
             self._versions = memory.versions
@@ -473,7 +476,8 @@ class Evaluator:
             baselines.add_block(segments[window], new[window], float(snapshot.newest_at[window]))
         expected = baselines.expectations(segments, self._detectors)
         same = (expected.means == evidence.means) | (np.isnan(expected.means) & np.isnan(evidence.means))
-        differ = ~np.all(same, axis=(1, 2))
+        differ = ~np.all(same, axis=(1, 2)) | self._changes_lost
+        self._changes_lost = False
         if differ.any():
             begun = {segments[window]: expected.means[window] for window in np.flatnonzero(differ).tolist()}
             self.snapshots.begin_evidence(self.name, begun, now)
@@ -494,8 +498,8 @@ class Evaluator:
     def _held_changes(self, segments: Sequence[Segment], now: float) -> Flags:
         """Return which detectors are in maintenance, shape (windows, detectors)."""
         rules = self._change_rules
-        self._held_until = {name: until for name, until in self._held_until.items() if now < until}
-        if not self._held_until and not any(rule.maintenance for rule in rules):
+        by_command = any(now < until for until in self._held_until.values())
+        if not by_command and not any(rule.maintenance for rule in rules):
             return np.zeros((len(segments), len(rules)), dtype=np.bool_)
         return np.array([[self.in_maintenance(rule, now, one) for rule in rules] for one in segments])
 

@@ -8,7 +8,7 @@ are the sum over its shards. Totals add up exactly, so the sum over all processe
 import math
 import threading
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -85,9 +85,14 @@ class ModelEvidence:
         """Call when it is stored, up to a chunk of a stored name. What an evaluation began meanwhile still waits."""
         self.stored_to[name], self.waits = number, not np.array_equal(self._since, self.table.since)
 
+    def begin(self, segments: Collection[Segment] | None, now: float) -> None:
+        """Begin the evidence of some segments anew, or of all."""
+        self.table.begin_again(self.table.segments if segments is None else segments, now)
+        self.waits = True
+
     def restore(self, content: bytes | None, segments: Container[Segment], now: float) -> str | None:
         """Take the stored evidence of some segments; return why it starts anew, None if it does not."""
-        self.table.begin_all(now)
+        self.table.begin_again(self.table.segments, now)
         if content is None:
             return None
         try:

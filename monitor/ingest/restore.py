@@ -38,6 +38,7 @@ def restore(
     Windows of other shards, of the sources named in `sharded`, are only checked: ownership is not known yet.
     """
     dropped, values, anew = _unusable_windows(state, models, sharded), state.values(), list[str]()
+    damaged = state.damaged_chunks
     for name, model in models.items():
         if f"health:{name}" in values:
             model.health = InputHealth.from_bytes(values[f"health:{name}"])
@@ -50,6 +51,12 @@ def restore(
             anew += [] if reason is None else [f"{name}: the evidence of changes starts anew: {reason}"]
     _restore_models(state, models.values(), dropped, nullcontext())
     _count_elsewhere(state, models, dropped)
+    for name, model in models.items():
+        lost = {segment for stored, segment in dropped if split_stored_name(stored)[0] == name}
+        if model.evidence is not None and model.evidence.restored and (lost or state.damaged_chunks > damaged):
+            # What evaluations took of lost records would be missing from the sums, and look like new evidence.
+            model.evidence.begin(None if ALL in lost or state.damaged_chunks > damaged else lost, now)
+            anew.append(f"{name}: the evidence of changes starts anew where stored records are damaged or dropped")
     shapes = {name: msgspec.json.encode(model.options.shape) for name, model in models.items()}
     events = [
         *state.events,

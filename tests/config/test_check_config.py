@@ -216,3 +216,12 @@ def test_read_access_to_the_state_is_enough_to_check() -> None:
             subprocess.run(command, cwd=ROOT, check=True)
         ran = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
         assert "expected a folder owned by this user" in ran.stderr
+
+
+def test_it_says_how_long_a_window_with_an_own_baseline_is_not_watched(
+    cpcmon: Callable[..., Ran], write: Write
+) -> None:
+    rare = "    evaluate: {every: 12h}\n    alerts: [{name: changed, type: change}]\n"
+    said = "an own baseline takes 60 evaluations with records, at least 30 days"
+    assert said not in cpcmon("check-config", write(rare)).out
+    assert said in cpcmon("check-config", write(f"    segment_by: [[site]]\n{rare}")).out

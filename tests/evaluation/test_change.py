@@ -1,5 +1,7 @@
 """The change alert in a running monitor: it comes early, ends, survives kills, and starts anew when it must."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +13,14 @@ from monitor.core.baselines.comparison import BaselineAction, BaselineMode, Base
 from monitor.core.change import FEWEST_BLOCKS, Direction, Sums
 from monitor.core.segments import ALL
 from monitor.core.totals import member_values
+from monitor.evaluation.stored_values import key_of
 from monitor.ingest import model_state
 from tests.evaluation.driver import HEALTHY, POOR, START, Monitor, alert, named, phase, whole
 from tests.strategies import accepted
 
 CHANGE = AlertRule("accuracy_drop", AlertType.CHANGE)
+SURE = np.eye(3, dtype=np.float32)[np.arange(300) % 3] * 0.97 + np.float32(0.01)
+"""A model that is better than the reference."""
 HOUR = 3600.0
 
 
@@ -106,8 +111,7 @@ def test_another_tolerance_starts_anew(tmp_path: Path, caplog: pytest.LogCapture
 def test_a_rise_is_noticed_by_a_rule_that_looks_upwards(tmp_path: Path) -> None:
     monitor = Monitor(tmp_path, replace(CHANGE, direction=Direction.UP))
     assert phase(monitor.run(HOUR)) is AlertPhase.OK
-    sure = np.eye(3, dtype=np.float32)[np.arange(300) % 3] * 0.97 + np.float32(0.01)
-    assert phase(monitor.run(4 * HOUR, sure)) is AlertPhase.FIRING
+    assert phase(monitor.run(4 * HOUR, SURE)) is AlertPhase.FIRING
 
 
 def test_an_own_baseline_is_collected_first_and_a_reset_ends_the_alarm(tmp_path: Path) -> None:
@@ -157,3 +161,29 @@ def test_a_segment_that_was_away_counts_nothing_twice(tmp_path: Path, monkeypatc
         monitor.restart(away=0.0)
         monitor.step()
     assert named(monitor.step(), "site=A").changes[0].evidence == before
+
+
+def test_lost_records_are_no_evidence(tmp_path: Path) -> None:
+    """What evaluations took of damaged chunks is missing from the sums: subtracted from new records, it would be an alarm."""
+    monitor = Monitor(tmp_path, CHANGE)
+    monitor.run(HOUR, SURE)
+    monitor.kill()
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
+        connection.execute("UPDATE chunks SET records = records + 1 WHERE id > 10 AND id < 50")
+        connection.commit()
+    monitor.start()
+    monitor.send(500)
+    report = monitor.step()
+    assert phase(report) is AlertPhase.OK
+
+
+def test_without_the_alert_state_old_records_are_no_new_evidence(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path, CHANGE)
+    monitor.run(HOUR)
+    assert phase(monitor.run(HOUR, POOR)) is AlertPhase.FIRING
+    assert phase(monitor.run(2 * HOUR)) is AlertPhase.OK
+    monitor.ingestion.values.store(key_of("density"), b"not an alert state")
+    monitor.tick()
+    monitor.restart()
+    assert phase(monitor.run(60.0)) is AlertPhase.OK
+    assert phase(monitor.run(HOUR, POOR)) is AlertPhase.FIRING

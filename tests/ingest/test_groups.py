@@ -225,3 +225,19 @@ def test_evidence_that_begins_during_a_commit_is_stored_with_the_next(tmp_path: 
     assert evidence is not None
     assert evidence.waits
     process.kill()
+
+
+def test_dropped_records_start_the_evidence_anew(tmp_path: Path) -> None:
+    """A source that is no longer configured: what evaluations took of its records is not in the sums any more."""
+    log: Log = {P: [line(n) for n in range(30)]}
+    replica = Replica(tmp_path, log, detectors=LOOKING)
+    replica.own(P)
+    evidence = replica.ingestion.states.common["density"].evidence
+    assert evidence is not None
+    before = evidence.table.snapshot([ALL]).since
+    replica.kill()
+    replica = Replica(tmp_path, log, source="other", detectors=LOOKING)
+    evidence = replica.ingestion.states.common["density"].evidence
+    assert evidence is not None
+    assert evidence.table.snapshot([ALL]).since > before
+    replica.kill()
