@@ -681,9 +681,11 @@ def expected_means(calibration: Calibration, mode: BaselineMode, segment: Segmen
     if kind is BaselineKind.OWN or labelled is None:
         return None
     place = labelled.places([segment])[0]
-    biases = labelled.bias[[labelled.names.index(name) for name in MEMBERS], place]
-    unknown = max(unknown, UNKNOWN * float(np.sqrt(labelled.accuracy_variance[place])))
-    return Expected(labelled.accuracy[place] + biases, unknown)
+    rows = [labelled.names.index(name) for name in MEMBERS]
+    variance = labelled.accuracy_variance[place] + labelled.bias_variance[rows, place].max()
+    return Expected(
+        labelled.accuracy[place] + labelled.bias[rows, place], max(unknown, UNKNOWN * float(np.sqrt(variance)))
+    )
 
 
 def _verdicts(found: Comparisons, estimates: WindowEstimates, valid: Booleans) -> Codes:
