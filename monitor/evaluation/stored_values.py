@@ -1,4 +1,4 @@
-"""What evaluators store: alert states, notified alerts and own baselines, as named values of the state."""
+"""What evaluators store: alert states, evidence of changes, notified alerts and own baselines, as named values of the state."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

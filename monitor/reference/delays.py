@@ -329,17 +329,8 @@ def replay_drop(
     )
 
 
-def expected_records(known: Known, members: MemberValues, drop: float, tolerance: float, evidence: float) -> float:
-    """Return about how many records it takes to notice a drop, at this tolerance and evidence to alarm at.
-
-    Infinite if it cannot be noticed. Takes a millisecond: the growth of the evidence a record, without a replay. In replays
-    of eight real references, four drops and two rates, the median delay was 0.5 to 1.7 times this.
-    """
-    weights = known.weights(drop) if drop > tolerance else None
-    return math.inf if weights is None else _expected(weights, logs_of(known.values, members, tolerance), evidence)
-
-
 def _expected(weights: Floats, logs: Integers, evidence: float) -> float:
+    """Return about how many records it takes until the evidence is this large, by its growth a record; infinite if it shrinks."""
     growth = float((weights @ logs[: len(weights)]).max()) / POINT
     return math.log(WAYS * evidence) / growth if growth > 0.0 else math.inf
 

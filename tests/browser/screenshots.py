@@ -11,7 +11,6 @@ import argparse
 import io
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +22,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.site import HEALTHY, POOR, running_site
 from tests.browser.visiting import DESKTOP, PAGES, PHONE, chromium, visiting
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".screenshots"
@@ -111,8 +111,7 @@ def main(words: Sequence[str]) -> int:
 
 def _wait_for_an_alert(browser: Browser, url: str) -> None:
     with visiting(browser, url) as one:
-        while not one.go("/").locator(_ALERTING).count():
-            time.sleep(0.5)
+        wait_until(lambda: one.go("/").locator(_ALERTING).count(), lambda: "no alert fires", 300.0, every=0.5)
 
 
 def _pages_of(browser: Browser, url: str) -> dict[str, str]:

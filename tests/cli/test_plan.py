@@ -16,7 +16,7 @@ from monitor.core.change import MEMBERS, ChangeEvidence, Detector, EvidenceTable
 from monitor.core.totals import Gauge, member_values
 from monitor.records.offline_files import accept_array
 from monitor.reference import delays
-from monitor.reference.delays import DROPS, Known, OwnStream, Setup, expected_records
+from monitor.reference.delays import DROPS, Known, OwnStream, Setup
 from monitor.reference.reference import Reference
 from tests.cli.conftest import Example
 from tests.reference.test_reference import write_sealed
@@ -166,10 +166,6 @@ def test_the_sample_of_a_reference_has_its_accuracy_and_falls_as_wanted(example:
         weights = known.weights(drop)
         assert weights is not None
         assert weights[known.right].sum() == pytest.approx(accuracy - drop, abs=1e-6)
-    members = MemberValues(reference.calibration)
-    few, many = (expected_records(known, members, drop, 0.02, 1e6) for drop in (0.1, 0.05))
-    assert few < many
-    assert expected_records(known, members, 0.02, 0.02, 1e6) == math.inf
 
 
 def test_a_history_keeps_its_order_in_blocks(example: Example) -> None:

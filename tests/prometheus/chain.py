@@ -16,16 +16,17 @@ from tests.conftest import ROOT
 from tests.prometheus.receiver import LIMIT_SECONDS
 from tests.prometheus.running import free_port, running
 from tests.servers import real_server
+from tests.waiting import wait_until
 
 _SHORTER = {"s": "ms", "m": "s", "h": "m", "d": "h"}
 """A minute becomes a second."""
 
 
 class Chain:
-    """A running Prometheus."""
+    """A running Prometheus, and its Alertmanager."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, alertmanager: str) -> None:
+        self.url, self.alertmanager = url, alertmanager
 
     def ask(self, query: str) -> list[dict[str, Any]]:
         """Return the result of a query."""
@@ -51,6 +52,17 @@ class Chain:
         while (found := self.value(query)) < least:
             assert time.monotonic() < until, f"{query}: expected {least} or more, found {found}"
             time.sleep(0.2)
+
+    def wait_until_muted(self, name: str, segment: str) -> None:
+        """Wait until Alertmanager has an alert, and another one inhibits it."""
+        matchers = [("filter", f'alertname="{name}"'), ("filter", f'segment="{segment}"')]
+        address = f"{self.alertmanager}/api/v2/alerts?{urllib.parse.urlencode(matchers)}"
+
+        def muted() -> bool:
+            with urllib.request.urlopen(address, timeout=LIMIT_SECONDS) as answer:  # noqa: S310  an address of our own
+                return any(one["status"]["inhibitedBy"] for one in json.load(answer))
+
+        wait_until(muted, lambda: f"{name} of {segment} is not inhibited", LIMIT_SECONDS, every=0.2)
 
 
 def fast_rules() -> str:
@@ -93,4 +105,4 @@ def chain(folder: Path, exporter: int, hook: int, group_wait: str = "0s") -> Ite
             "--rules.alert.for-grace-period=0s", "--rules.alert.for-outage-tolerance=0s", "--rules.alert.resend-delay=1s",
             f"--web.listen-address=127.0.0.1:{own}",
         ):  # fmt: skip
-            yield Chain(f"http://127.0.0.1:{own}")
+            yield Chain(f"http://127.0.0.1:{own}", f"http://127.0.0.1:{manager}")
