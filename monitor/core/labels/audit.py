@@ -21,21 +21,21 @@ FEWEST_OF_EACH = 10
 """The fewest right and wrong labels for the normal interval: with fewer it is too narrow."""
 
 _HASHES = 2.0**64
-_ROUNDING = 1e-12
-"""Spreads of confidences below this share of their squares are rounding errors of the sums."""
+_ROUNDING = 1e-9
+"""Confidences whose spread is below this share of their squares do not vary: it may be rounding errors of the sums."""
 
 
 def audited(hashes: Hashes, share: float) -> Booleans:
     """Return which records are audited: those whose keyed hash is below the share of all hashes. None without an id."""
     # Exact: a product with a power of two is not rounded.
     limit = math.ceil(share * _HASHES)
-    chosen = np.ones(len(hashes), dtype=np.bool_) if limit >= _HASHES else hashes < np.uint64(limit)
-    return np.asarray(chosen & (hashes != NO_ID))
+    chosen: Booleans = hashes != NO_ID
+    return chosen if limit >= _HASHES else chosen & (hashes < np.uint64(limit))
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSums:
-    """What the audited accuracy of each window is computed from, of the records of a period."""
+    """What the audited accuracy of each window is computed from, of the records of a period. Arrays of any shape."""
 
     labels: Integers
     """The number of audited records whose labels came."""
@@ -64,18 +64,15 @@ class AuditedColumns(NamedTuple):
 
 def prediction_powered(sums: AuditSums, level: float = DEFAULT_LEVEL) -> AuditedColumns:
     """Return the audited accuracy of each window."""
-    n, right = np.asarray(sums.labels, dtype=np.float64), np.asarray(sums.right, dtype=np.float64)
-    powered = (right >= FEWEST_OF_EACH) & (n - right >= FEWEST_OF_EACH)
-    value, lower, upper = share_columns(sums.right, sums.labels, level, among=~powered)
-    some = np.flatnonzero(powered)
-    if len(some):
-        estimate, reach = _regression(sums, some, level)
-        value[some] = np.clip(estimate, 0.0, 1.0)
-        lower[some], upper[some] = np.clip(estimate - reach, 0.0, 1.0), np.clip(estimate + reach, 0.0, 1.0)
-    return AuditedColumns(value, lower, upper, powered)
+    powered: Booleans = (sums.right >= FEWEST_OF_EACH) & (sums.labels - sums.right >= FEWEST_OF_EACH)
+    found = share_columns(sums.right, sums.labels, level, among=~powered)
+    estimate, reach = _regression(sums, powered, level)
+    for column, values in zip(found, (estimate, estimate - reach, estimate + reach), strict=True):
+        column[powered] = np.clip(values, 0.0, 1.0)
+    return AuditedColumns(*found, powered)
 
 
-def _regression(sums: AuditSums, some: Integers, level: float) -> tuple[Floats, Floats]:
+def _regression(sums: AuditSums, some: Booleans, level: float) -> tuple[Floats, Floats]:
     """Return the estimates of these windows, and how far their intervals reach to both sides."""
     n, right, records = (one[some].astype(np.float64) for one in (sums.labels, sums.right, sums.records))
     confidence, squared = sums.confidence[some], sums.confidence_squared[some]
@@ -97,10 +94,9 @@ def share_columns(
     right: Integers, records: Integers, level: float = DEFAULT_LEVEL, among: Booleans | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Return the share that is right in each window, with its exact interval; NaN without records, or not among these."""
-    value, lower, upper = (np.full(len(records), np.nan) for _ in range(3))
-    some = np.flatnonzero(records > 0) if among is None else np.flatnonzero((records > 0) & among)
-    counts = right[some].tolist(), records[some].tolist()
+    value, lower, upper = (np.full(records.shape, np.nan) for _ in range(3))
+    some: Booleans = records > 0 if among is None else (records > 0) & among
     value[some] = right[some] / records[some]
-    bounds = [share_interval(int(one), int(of), level) for one, of in zip(*counts, strict=True)]
+    bounds = [share_interval(*one, level) for one in zip(right[some].tolist(), records[some].tolist(), strict=True)]
     lower[some], upper[some] = [one.lower for one in bounds], [one.upper for one in bounds]
     return value, lower, upper
