@@ -49,7 +49,7 @@ def build(
     models = [model_options(model, reference) for model, reference in loaded if reference is not None]
     sources: list[Source] = []
     for source in config.sources:
-        formats = [model.format for model in models if source.feeds(model.name)]
+        formats = [model.format for model in models if source.reads(model.name)]
         if not formats:
             continue
         context = SourceContext(
@@ -62,6 +62,7 @@ def build(
             wording,
             _fingerprint(models),
             room_for(source, config, loaded) if source.options.sharded else None,
+            source.carries,
         )
         sources.append(source.options.build(context))
     ingestion = Ingestion(state, [ModelState(model) for model in models], sources, config.ingest, history)
