@@ -42,7 +42,7 @@ def test_documents_follow_a_reload(tmp_path: Path) -> None:
     with running(file) as process:
         process.wait_for('cpcmon_window_records{model="density",segment="all"}', 600.0)
         settings = {one["path"]: one for one in document_of(process, "/api/v1/configuration")["settings"]}
-        assert settings["models[0].remember_ids"]["value"] == 1000
+        assert settings["models[0].remember_ids"]["value"] == "1000"
         assert settings["notify.webhook.url"] == {
             "path": "notify.webhook.url",
             "value": None,
@@ -61,6 +61,6 @@ def test_documents_follow_a_reload(tmp_path: Path) -> None:
         process.wait_for_line("configuration reloaded")
         assert document_of(process, "/api/v1/reference?model=density")["fingerprint"] == other.fingerprint
         settings = {one["path"]: one for one in document_of(process, "/api/v1/configuration")["settings"]}
-        assert settings["models[0].remember_ids"]["value"] == 2000
+        assert settings["models[0].remember_ids"]["value"] == "2000"
         assert MARK not in process.log
         assert process.stop() == 0
