@@ -25,7 +25,7 @@ from monitor.records.columns import (
 from monitor.records.formats.text import LineBlock
 from monitor.records.hints import RECENT, RecentRecords, Tally, Wording
 from monitor.records.record_batch import PointerTo, RecordBatch, bare_pointer
-from monitor.records.record_schema import ModelFormat, OutputKind, RecordSchema, numbered
+from monitor.records.record_schema import Carries, ModelFormat, OutputKind, RecordSchema, numbered
 from monitor.records.rejections import (
     DETAILS,
     EXPECTED,
@@ -105,6 +105,8 @@ def _some(column: _Column, rows: Indices) -> _Column:
             found = None
         case Texts() | TextSlices():
             found = column.taken(rows)
+        case Vectors():
+            found = column.some(rows)
         case np.ndarray():
             found = column[rows]
         case _:
@@ -127,6 +129,7 @@ class ModelRules:
         wording: Wording,
         *,
         offline: bool,
+        carries: Carries = Carries.PREDICTIONS,
     ) -> None:
         if model.classes is None and model.kind is OutputKind.SCORE:
             model = replace(model, classes=numbered(2))
@@ -136,9 +139,16 @@ class ModelRules:
         self.expected = {reason: expected_of(reason, model.kind) for reason in Reason}
         """What the rules expect of a record that is rejected with a reason only."""
         self.expected[Reason.BAD_TIMESTAMP] = times.expected
+        self.of_labels = carries is Carries.LABELS
+        if self.of_labels:
+            self.expected[Reason.MISSING_FIELD] = "a label"
+            self.expected[Reason.WRONG_TYPE] = "a string or an integer as id, and the name of a class as label"
+            self.expected[Reason.OUT_OF_RANGE] = "the name of a class as label"
+            self.expected[Reason.UNKNOWN_LABEL] = f"one of the classes {listed(model.classes or ())}"
+        self._unknown_label = Reason.LABEL_OUT_OF_RANGE if offline else Reason.UNKNOWN_LABEL
         self.recent = RecentRecords(model.kind, times, wording)
         self.tally = Tally(model.kind)
-        self.labels = None if model.classes is None else LabelRules(model.classes)
+        self.labels = None if model.classes is None else LabelRules(model.classes, self._unknown_label)
         self.one_past_the_last = False
         """Whether a label was K, where indices run from 0 to K - 1."""
         self.hash_key = hash_key
@@ -146,7 +156,7 @@ class ModelRules:
     def set_classes(self, classes: tuple[str, ...]) -> None:
         """Set the classes that the file has."""
         self.model = replace(self.model, classes=classes)
-        self.labels = LabelRules(classes)
+        self.labels = LabelRules(classes, self._unknown_label)
 
     def note(self, outputs: Floats, latest: Floats, checked: CheckedVectors, invalid_times: Sequence[object]) -> None:
         """Remember records for hints."""
@@ -197,7 +207,8 @@ def model_rules(schema: RecordSchema, hash_key: bytes, wording: Wording) -> dict
     """Return the rules of each model of a schema."""
     times = TimeRules(schema.fields.time_unit, schema.fields.zone())
     return {
-        model.name: ModelRules(model, times, hash_key, wording, offline=schema.from_file) for model in schema.models
+        model.name: ModelRules(model, times, hash_key, wording, offline=schema.from_file, carries=schema.carries)
+        for model in schema.models
     }
 
 
@@ -304,8 +315,7 @@ class ModelBatchBuilder:
                 mark(codes, wrong, Reason.BAD_SEGMENT)
         if (wrong := self._versions.invalid_texts()) is not None:
             mark(codes, wrong, Reason.WRONG_TYPE)
-        if wrong_rows := [row for hashed in self._hashed for row in hashed.wrong]:
-            mark(codes, np.isin(np.arange(len(codes)), wrong_rows), Reason.WRONG_TYPE)
+        self._check_ids(codes)
         decided, before = None, codes
         if rules.model.decided_by_record:
             before = codes.copy()
@@ -327,6 +337,13 @@ class ModelBatchBuilder:
                 problem = self._problem(row, reason, outputs, of_label=of_label)
             rejected.append((int(numbers[row]), problem))
         return self._accepted(checked, labels, decided, kept) if len(kept) else None, rejected
+
+    def _check_ids(self, codes: Codes) -> None:
+        """Set the code of rows with an invalid id or group, or with a label and no id."""
+        if wrong_rows := [row for hashed in self._hashed for row in hashed.wrong]:
+            mark(codes, np.isin(np.arange(len(codes)), wrong_rows), Reason.WRONG_TYPE)
+        if self._rules.of_labels:
+            mark(codes, self._ids.hashes() == NO_ID, Reason.NO_ID)
 
     def _problem_of_decision(self, row: int, *, explained: bool) -> RejectionProblem:
         value = (self._predicted or ())[row]
@@ -528,7 +545,7 @@ class RowColumns:
 
     count: int
     outputs: Mapping[str, Vectors]
-    """By model; a model without outputs in the file is missing."""
+    """By model; a model without outputs in the file is missing. Empty for labels."""
     models: Values | None = None
     times: Values | None = None
     ids: Values | None = None
@@ -546,27 +563,29 @@ class RowFiles:
         self._router = ModelRouter(rules)
         self._rules = rules
         self._explained = "row" if schema.from_file else None
+        self._of_labels = schema.carries is Carries.LABELS
 
     def batch(self, where: str, first: int, columns: RowColumns) -> RecordBatch:
         """Return the batch of some rows; `first` is the number of the first row in the file, from 1."""
         builder = BatchBuilder(where, self._rules, first, explained=self._explained)
         for model, rows in self._router.split(columns.models, columns.count):
-            if isinstance(model, ModelFormat) and model.name not in columns.outputs:
-                builder.reject_all(model.name, rows.tolist(), NO_OUTPUTS)
-            elif isinstance(model, Reason):
+            if isinstance(model, Reason):
                 builder.reject_all("", rows.tolist(), model)
+                continue
+            outputs = np.zeros((columns.count, 0)) if self._of_labels else columns.outputs.get(model.name)
+            if outputs is None:
+                builder.reject_all(model.name, rows.tolist(), NO_OUTPUTS)
             else:
-                builder.add(model.name, _block(model, rows, columns))
+                builder.add(model.name, _block(model, rows, columns, outputs))
         builder.end_block()
         return builder.finish(columns.count, lambda: bare_pointer)
 
 
-def _block(model: ModelFormat, rows: Indices, columns: RowColumns) -> ColumnBlock:
-    vectors = columns.outputs[model.name]
+def _block(model: ModelFormat, rows: Indices, columns: RowColumns, outputs: Floats | Vectors) -> ColumnBlock:
     segments = tuple(columns.segments.get(name) for name in model.segment_fields)
     whole = ColumnBlock(
         np.arange(columns.count),
-        vectors,
+        outputs,
         columns.times,
         columns.ids,
         columns.versions,
@@ -575,4 +594,4 @@ def _block(model: ModelFormat, rows: Indices, columns: RowColumns) -> ColumnBloc
         columns.labels,
         None if model.group_by is None else columns.segments.get(model.group_by),
     )
-    return whole if len(rows) == columns.count else whole.taken(rows, vectors.some(rows))
+    return whole if len(rows) == columns.count else whole.taken(rows, _some(outputs, rows))

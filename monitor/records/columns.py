@@ -352,8 +352,9 @@ _WHOLE = re.compile(r"(-?[0-9]{1,18})\.0+")
 class LabelRules:
     """Converts labels into class indices."""
 
-    def __init__(self, classes: tuple[str, ...]) -> None:
+    def __init__(self, classes: tuple[str, ...], unknown: Reason = Reason.LABEL_OUT_OF_RANGE) -> None:
         self.classes = classes
+        self._unknown = unknown
         self._unnamed = classes == numbered(len(classes))
         self._index = {name: index for index, name in enumerate(classes)}
         # With class names that are numbers, a label is always a name.
@@ -377,7 +378,7 @@ class LabelRules:
         expected = f"one of the classes {listed(self.classes)}"
         if self._unnamed and not _INTEGER.fullmatch(text):
             expected += " (set their names in vector order with --classes)"
-        return RejectionProblem(Reason.LABEL_OUT_OF_RANGE, expected, preview(label))
+        return RejectionProblem(self._unknown, expected, preview(label))
 
     def indices(self, labels: Labels) -> tuple[Indices, Codes]:
         """Return the index of each label, and the code of each rejected one."""

@@ -22,7 +22,7 @@ from monitor.records.hints import CONFIG_FILE, Wording
 from monitor.records.messages import MessageFrames, Messages
 from monitor.records.pointers import PointerRules, RecordShape
 from monitor.records.record_batch import MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Format, RecordBatch, TextPiece
-from monitor.records.record_schema import ModelFormat, RecordFields, RecordSchema
+from monitor.records.record_schema import Carries, ModelFormat, RecordFields, RecordSchema
 from monitor.records.rejections import Reason, RejectedFile
 
 
@@ -44,8 +44,9 @@ class RecordDecoder:
         max_message_bytes: int | None = None,
         wording: Wording = CONFIG_FILE,
         offline: bool = False,
+        carries: Carries = Carries.PREDICTIONS,
     ) -> None:
-        schema = RecordSchema(models, fields or RecordFields(), from_file=offline)
+        schema = RecordSchema(models, fields or RecordFields(), from_file=offline, carries=carries)
         self.rules = model_rules(schema, hash_key, wording)
         self._arrays = ArrayFiles(schema, self.rules)
         self._offline = offline

@@ -89,7 +89,7 @@ class Tally:
         return tuple(found)
 
     def _hints_on_accepted(self, probabilities: Singles) -> list[str]:
-        if len(probabilities) < _FEWEST:
+        if len(probabilities) < _FEWEST or not probabilities.size:
             return []
         found = []
         # Saturated logits give exactly 1 in float32. No record has two such numbers.

@@ -4,7 +4,7 @@ A message is one record, an array, an object with records, or lines; each record
 The fast path rejects NaN and Infinity, which Python writes into JSON. The slow path accepts them, so that one such
 number does not reject the other records of the message.
 
-An object with outputs is a record; only an object without outputs may contain records.
+An object with outputs or a label is a record; only an object without may contain records.
 """
 
 import json
@@ -167,8 +167,7 @@ def packed_paths(schema: RecordSchema, model: ModelFormat) -> tuple[FieldPath, .
     """Return the paths of packed outputs; none with class columns."""
     if schema.fields.class_columns is not None:
         return ()
-    ((*above, last),) = schema.output_paths(model)
-    return ((*above, last + PACKED),)
+    return tuple((*above, last + PACKED) for *above, last in schema.output_paths(model))
 
 
 class MessageForms:
@@ -179,6 +178,7 @@ class MessageForms:
         models, single = schema.models, schema.single_paths()
         self._outputs = {path for model in models for path in schema.output_paths(model)}
         self._outputs |= {path for model in models for path in packed_paths(schema, model)}
+        self._outputs |= {path for name, path in single.items() if name == "label"}
         # Not the id: one beside the records is that of the message.
         paths = {path for name, path in single.items() if name in {"model", "version", "time"}}
         paths |= set(map(schema.fields.segment_path, schema.named_fields()))

@@ -60,7 +60,11 @@ class RecordShape:
             outputs = zip(schema.outputs(model), schema.output_paths(model), strict=True)
             paths |= dict(list(outputs)[:_MOST_OUTPUTS])
         single = schema.single_paths()
-        paths |= {getattr(fields, name): single[name] for name in ("model", "version", "id", "time") if name in single}
+        paths |= {
+            getattr(fields, name): single[name]
+            for name in ("model", "version", "id", "time", "label")
+            if name in single
+        }
         paths |= {fields.segment(name): fields.segment_path(name) for name in schema.named_fields()}
         self._paths = paths
 

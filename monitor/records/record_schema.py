@@ -22,6 +22,15 @@ FieldPath = tuple[str, ...]
 _PART = re.compile(r"(?:[^.\\]|\\.)+", re.DOTALL)
 
 
+class Carries(StrEnum):
+    """What the records of a source are."""
+
+    PREDICTIONS = "predictions"
+    """Outputs of models."""
+    LABELS = "labels"
+    """True classes of earlier records, by id."""
+
+
 class OutputKind(StrEnum):
     """The type of a model's output."""
 
@@ -143,7 +152,7 @@ class RecordFields:
     time_zone: str | None = None
     """The time zone of times without one, such as `Europe/Oslo`; None to reject them."""
     label: str | None = None
-    """The true class; only the offline commands read it."""
+    """The true class; only the offline commands and sources of labels read it."""
     any_name: bool = False
     """Whether a text that is not a path, such as `.pred`, is the name of one field; only for the offline commands."""
 
@@ -222,11 +231,16 @@ class RecordSchema:
     """Whether classes that are not given, and the columns of a `prefix*`, are taken from the file; with one model only."""
     columns: tuple[str, ...] | None = None
     """The class columns found in the file, in class order."""
+    carries: Carries = Carries.PREDICTIONS
+    """Records with labels have a model, an id, a time and the label; all other fields and outputs are not read."""
     needs_columns: bool = field(init=False)
     """Whether the class columns must be found in the file."""
 
     def __post_init__(self) -> None:
         """Raise UsageError if models and fields do not fit together."""
+        if self.carries is Carries.LABELS:
+            object.__setattr__(self, "models", [ModelFormat(one.name, one.classes) for one in self.models])
+            object.__setattr__(self, "fields", _fields_of_labels(self.fields))
         models, fields = self.models, self.fields
         missing = self.from_file and fields.prefix is not None and self.columns is None
         object.__setattr__(self, "needs_columns", missing)
@@ -271,8 +285,10 @@ class RecordSchema:
         raise UsageError(Problem("fields.class_columns", f"{expected} for model {model.name}", found))
 
     def outputs(self, model: ModelFormat) -> tuple[str, ...]:
-        """Return the column of a model's outputs in a flat file, or one column per class."""
+        """Return the column of a model's outputs in a flat file, or one column per class; none for labels."""
         fields = self.fields
+        if self.carries is Carries.LABELS:
+            return ()
         if self.columns is not None:
             return self.columns
         if fields.class_columns is None:
@@ -346,6 +362,25 @@ class RecordSchema:
         strange = len({name for name in names if name.startswith(prefix)} - set(known))
         expected = f"columns {prefix}… of the {len(self.models[0].classes or ())} classes only"
         return RejectionProblem(Reason.UNKNOWN_CLASS, expected, f"{strange} more") if strange else None
+
+
+def _fields_of_labels(fields: RecordFields) -> RecordFields:
+    """Return the fields of records with labels."""
+    label = fields.label or "label"
+    for name in ("model", "id", "time"):
+        if getattr(fields, name) == label:
+            raise UsageError(Problem("fields.label", f"a field other than that of the {name}", repr(label)))
+    if fields.id is None:
+        raise UsageError(Problem("fields.id", "the field of the id, which finds the prediction", "none"))
+    return RecordFields(
+        model=fields.model,
+        version=None,
+        id=fields.id,
+        time=fields.time,
+        time_unit=fields.time_unit,
+        time_zone=fields.time_zone,
+        label=label,
+    )
 
 
 def _check_paths(outputs: set[FieldPath], others: set[FieldPath], among_outputs: str, elsewhere: str) -> None:

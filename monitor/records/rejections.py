@@ -48,6 +48,10 @@ class Reason(StrEnum):
     """A number, or the number of classes, is too large."""
     LABEL_OUT_OF_RANGE = "label_out_of_range"
     """The label is neither the name nor the index of a class."""
+    UNKNOWN_LABEL = "unknown_label"
+    """The label is not a class of the reference."""
+    NO_ID = "no_id"
+    """A label without the id of its prediction."""
     BAD_ENCODING = "bad_encoding"
     """The text is not UTF-8."""
     NUL_BYTES = "nul_bytes"
@@ -93,6 +97,7 @@ EXPECTED: dict[Reason, str] = dict.fromkeys(Reason, "a valid record") | {
     Reason.EMPTY: "a record",
     Reason.WRONG_TYPE: "a string or an integer as id, and a string or a number as version",
     Reason.MISSING_FIELD: "the name of the record's model",
+    Reason.NO_ID: "the id of the prediction",
     Reason.LINE_TOO_LONG: "a shorter line",
     Reason.TOO_LARGE: "a smaller message, or fewer records in it",
     Reason.UNKNOWN_MODEL: "the name of a configured model",

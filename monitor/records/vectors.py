@@ -78,6 +78,8 @@ def sum_tolerance(classes: int) -> float:
 def check_vectors(rows: NDArray[Any], kind: OutputKind, *, spend: bool = False) -> CheckedVectors:
     """Apply the rules of an output kind to rows of shape (records, numbers); `spend` allows overwriting them."""
     codes = np.zeros(len(rows), dtype=np.uint8)
+    if not rows.shape[1]:  # labels
+        return CheckedVectors(codes, rows.astype(np.float32), np.zeros(len(rows), dtype=np.bool_))
     # Always in C order, so that sums are reproducible to the last bit.
     numbers: Floats = np.array(rows, dtype=np.float64, order="C", copy=None if spend else True)
     with np.errstate(all="ignore"):
@@ -255,11 +257,13 @@ Reject = Callable[[int, RejectionProblem | None], None]
 """Called with the row of a rejected record and the problem; None if it must be diagnosed."""
 
 
-def matrix_at_once(model: ModelFormat, outputs: Sequence[Sequence[Any]]) -> Floats | None:
+def matrix_at_once(model: ModelFormat, outputs: Sequence[Sequence[Any]], count: int) -> Floats | None:
     """Return the numbers of all records; None unless all have the right type and length.
 
-    `outputs` is one column of vectors or scores, or one column per class.
+    `outputs` is one column of vectors or scores, or one column per class; none for labels.
     """
+    if not outputs:
+        return np.zeros((count, 0))
     try:
         if len(outputs) == 1 and model.kind is not OutputKind.SCORE:
             return matrix_of(outputs[0], model.width)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 from monitor.errors import Problem, UsageError
 from monitor.records.hints import CONFIG_FILE, Wording
 from monitor.records.record_batch import RecordBatch
-from monitor.records.record_schema import ModelFormat, RecordFields
+from monitor.records.record_schema import Carries, ModelFormat, RecordFields
 from monitor.settings.kinds import Duration, SizeSetting
 from monitor.settings.section import Section
 
@@ -252,6 +252,7 @@ class SourceContext:
     """A hash of the settings that decide which records the windows hold."""
     room: int | None = None
     """For a source with shards: how many fit in memory; None if unknown."""
+    carries: Carries = Carries.PREDICTIONS
 
     def decoder(self, max_message_bytes: int | None = None) -> "RecordDecoder":
         """Return a decoder of lines, files and messages."""
@@ -264,6 +265,7 @@ class SourceContext:
             keep_raw=self.store_raw,
             max_message_bytes=max_message_bytes,
             wording=self.wording,
+            carries=self.carries,
         )
 
 

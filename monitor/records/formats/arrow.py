@@ -19,6 +19,7 @@ from monitor.records.formats.arrow_trial import ipc_batches, open_ipc
 from monitor.records.record_batch import RecordBatch
 from monitor.records.record_schema import (
     MAX_CLASSES,
+    Carries,
     FieldPath,
     ModelFormat,
     OutputKind,
@@ -134,8 +135,8 @@ class _Wanted:
         self._schema = schema
         self._formats = {model.name: model for model in models}
         paths = {model.name: schema.output_paths(model) for model in models}
-        self._outputs = {name: some for name, some in paths.items() if all(map(columns.has, some))}
-        if not self._outputs:
+        self._outputs = {name: some for name, some in paths.items() if some and all(map(columns.has, some))}
+        if not self._outputs and schema.carries is Carries.PREDICTIONS:
             raise self._missing(next(path for path in paths[models[0].name] if not columns.has(path)), where)
         single = schema.single_paths()
         self._label = single.pop("label", None)

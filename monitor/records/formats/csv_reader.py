@@ -198,7 +198,7 @@ class CsvLines:
         self, model: ModelFormat, rows: Rows, header: Header, block: LineBlock | None, builder: BatchBuilder
     ) -> None:
         outputs = self._outputs(model, rows, header)
-        matrix: Floats | Vectors | None = matrix_at_once(model, outputs)
+        matrix: Floats | Vectors | None = matrix_at_once(model, outputs, len(rows))
         if matrix is None:
 
             def reject(row: int, problem: RejectionProblem | None) -> None:
@@ -227,7 +227,7 @@ class CsvLines:
 
     def _outputs(self, model: ModelFormat, rows: Rows, header: Header) -> Sequence[Sequence[Any]]:
         places = [header.names.index(name) for name in self._schema.outputs(model)]
-        if self._schema.fields.class_columns is None and model.kind is not OutputKind.SCORE:
+        if places and self._schema.fields.class_columns is None and model.kind is not OutputKind.SCORE:
             return [[_vector(row[places[0]], model.kind) for _, row in rows]]
         try:
             columns = [[row[place] for _, row in rows] for place in places]

@@ -162,7 +162,8 @@ class LineDiagnostics:
         if isinstance(model, Reason):
             return LineDiagnosis("", model, is_object=True)
         # Fields in the order of the full diagnosis.
-        problem = self._quick_problem(find(value, self._outputs[model.name][0]), model)
+        outputs = self._outputs[model.name]
+        problem = self._quick_problem(find(value, outputs[0]), model) if outputs else None
         if problem is None:
             return None
         if problem.found:
@@ -253,9 +254,10 @@ class LineDiagnostics:
 
     def _problem_of_vector(self, record: dict[str, object], model: ModelFormat) -> RejectionProblem | None:
         """Return the problem with the classes or the length of a vector."""
-        if self._schema.fields.class_columns is not None:
+        outputs = self._outputs[model.name]
+        if self._schema.fields.class_columns is not None or not outputs:
             return None
-        value = find(record, self._outputs[model.name][0])
+        value = find(record, outputs[0])
         if isinstance(value, dict):
             arranged = arrange(value, model.classes)
             return arranged if isinstance(arranged, RejectionProblem) else None

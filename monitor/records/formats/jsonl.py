@@ -572,7 +572,7 @@ class JsonLines:
         self, model: ModelFormat, numbers: Indices, columns: Columns, block: LineBlock, builder: BatchBuilder
     ) -> None:
         outputs = [columns[path] for path in self._outputs[model.name]]
-        matrix: Floats | Vectors | None = matrix_at_once(model, outputs)
+        matrix: Floats | Vectors | None = matrix_at_once(model, outputs, len(numbers))
         rows: list[int] | None = None
         if matrix is None:
             rejected: dict[RejectionProblem | Reason, list[int]] = {}

@@ -18,7 +18,7 @@ from monitor.records.batch_builder import BATCH_ROWS, ModelRules, RowColumns, Ro
 from monitor.records.columns import Labels, Values, shortest
 from monitor.records.formats.text import HARMLESS_BYTES, SUSPECT_RATIO
 from monitor.records.record_batch import RecordBatch
-from monitor.records.record_schema import MAX_CLASSES, ModelFormat, OutputKind, RecordSchema, order_of
+from monitor.records.record_schema import MAX_CLASSES, Carries, ModelFormat, OutputKind, RecordSchema, order_of
 from monitor.records.rejections import Reason, RejectedFile, RejectionProblem, library_message, listed
 from monitor.records.vectors import Vectors
 
@@ -96,6 +96,8 @@ class ArrayFiles:
     def npy(self, where: str, file: BinaryIO, skip: int, labels: BinaryIO | None = None) -> Iterator[RecordBatch]:
         """Decode an NPY file: outputs without other fields, but for labels in another file."""
         fields = self._schema.fields
+        if self._schema.carries is Carries.LABELS:
+            raise RejectionProblem(Reason.MISSING_FIELD, "ids and labels, as in an .npz", "an .npy file").of_file(where)
         if len(self._schema.models) > 1:
             raise RejectionProblem(Reason.MISSING_FIELD, "a file that names the model", "an .npy file").of_file(where)
         if fields.class_columns is not None:
@@ -213,21 +215,28 @@ class _Columns:
         if (problem := schema.unknown_class_columns(fields.prefix, names, wanted)) is not None:
             raise problem.of_file(archive.path)
         self._outputs = {
-            model.name: self._read_outputs(model) for model in models if set(schema.outputs(model)) <= set(names)
+            model.name: self._read_outputs(model)
+            for model in models
+            if schema.outputs(model) and set(schema.outputs(model)) <= set(names)
         }
-        if not self._outputs:
+        if not self._outputs and schema.carries is Carries.PREDICTIONS:
             archive.array(next(name for name in schema.outputs(models[0]) if name not in names))
         if len(models) > 1 and fields.model not in names:
             archive.array(fields.model or "")
-        lengths = {len(matrix) for matrix in self._outputs.values()}
-        self.count = min(lengths)
-        self.width = max(matrix.shape[1] for matrix in self._outputs.values())
+        # The labels have the length of the file if there are no outputs.
+        lengths = {len(matrix) for matrix in self._outputs.values()} or {
+            len(one) for one in (labels,) if one is not None and one.ndim
+        }
+        self.count = min(lengths, default=0)
+        self.width = max((matrix.shape[1] for matrix in self._outputs.values()), default=0)
         if len(lengths) > 1:
             raise RejectionProblem(Reason.BAD_HEADER, "outputs of one length", f"{sorted(lengths)}").of_file(
                 archive.path
             )
-        if labels is not None and (problem := problem_of_labels(labels, self.count)) is not None:
-            raise problem.of_file(archive.path)
+        if labels is not None:
+            problem = problem_of_labels(labels, self.count) or _problem_of_texts(labels)
+            if problem is not None:
+                raise problem.of_file(archive.path)
         self._labels = labels
         self._models = self._read(fields.model, Reason.UNKNOWN_MODEL)
         self._times = self._read(fields.time, Reason.BAD_TIMESTAMP)
@@ -385,6 +394,9 @@ def problem_of_shape(described: Description, model: ModelFormat) -> RejectionPro
 def problem_of_labels(labels: Labels, rows: int) -> RejectionProblem | None:
     """Return the problem if these cannot be the labels of so many rows."""
     if isinstance(labels, np.ndarray):
+        # Empty strings take no bytes, so a small file could declare any number of them.
+        if not labels.itemsize:
+            return RejectionProblem(Reason.EMPTY, "one label per row", "empty strings")
         if labels.ndim != 1:
             return RejectionProblem(Reason.NOT_A_VECTOR, "one label per row", f"labels of shape {labels.shape}")
         # Objects from a Python caller are checked one by one; in a file they would be pickles.
