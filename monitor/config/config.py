@@ -132,8 +132,6 @@ class ModelConfig:
     alerts: tuple[AlertRule, ...] = ()
     """The configured ones, and the default ones."""
     baseline: BaselineOptions = field(default_factory=BaselineOptions)
-    realised: Path | None = None
-    """A file of realised accuracies, shown on the pages; it may be absent."""
     performance: tuple[str, ...] = ()
     """What is exported beyond accuracy: metrics, and `CLASS_MIX`."""
     watch_classes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The report of one evaluation, the snapshot it was made from, and accuracies from late labels.
+"""The report of one evaluation, and the snapshot it was made from.
 
 A model may have thousands of windows, so a report holds columns; the report of one window is made when somebody looks at it.
 """
@@ -33,25 +33,6 @@ from monitor.core.performance import ClassReference, MeasuredPerformance, MixedS
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
 from monitor.core.totals import MeasuredWindows
-
-
-@dataclass(frozen=True, slots=True)
-class Realised:
-    """The realised accuracy of some records."""
-
-    at: float
-    """The time of the newest record, in Unix seconds."""
-    segment: str
-    """The name: `all`, or `site=A`."""
-    records: int
-    """At least one."""
-    right: int
-
-    @property
-    def accuracy(self) -> float:
-        """The share of right predictions."""
-        return self.right / self.records
-
 
 _NONE: Mapping[str, Result] = MappingProxyType({})
 _NO_PARTS: Mapping[str, Estimate] = MappingProxyType({})
