@@ -59,76 +59,84 @@ def of_segment(predictions: list[Prediction], segment: Segment) -> list[Predicti
     return [one for one in predictions if segment == ALL or one[3] == segment[0][1]]
 
 
+class History:
+    """A process, and everything that was written for it to read."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        chance = self.chance = random.Random(seed)  # noqa: S311 - not secret
+        self.folder, self.now = folder, NOW
+        self.ids = [f"case-{number}" for number in range(chance.randrange(5, 60))]
+        self.records, self.most = chance.choice([5, 12, 400]), chance.choice([8, 30, 1000])
+        self.at_once, self.share = chance.choice([1, 3, 50]), chance.choice([0.3, 1.0])
+        self.predictions, self.labels = list[Prediction](), list[tuple[float, Label]]()
+        self.lines, self.label_lines = list[bytes](), list[bytes]()
+        self.waiting = chance.sample(self.ids, len(self.ids))
+        self.process = self.start()
+
+    def start(self) -> Process:
+        """Start a process on the same folder."""
+        return Process(
+            self.folder,
+            self.lines,
+            bounds=Bounds(records=self.records),
+            split_by=(("site",),),
+            labels=LabelOptions(DAY, self.most),
+            audit=AuditOptions(self.share),
+            label_lines=self.label_lines,
+            at_once=self.at_once,
+        )
+
+    def step(self) -> None:
+        """Write some predictions and labels, ingest them, and perhaps evaluate, stop or kill."""
+        chance, now = self.chance, self.now + 1.0
+        self.now = now
+        for name in [self.waiting.pop() for _ in range(min(len(self.waiting), chance.randrange(9)))]:
+            one = name, chance.randrange(400), now - chance.choice([0.0, 5.0, 5.0, 2 * DAY]), chance.choice("AB")
+            self.predictions.append(one)
+            self.lines.append(written(one))
+        # Labels have the same limit: here all of them are kept.
+        for _ in range(min(chance.choice([0, 0, 2, 9]), self.most - len(self.labels))):
+            told = chance.choice([*self.ids, "unknown"]), chance.choice(CLASSES), chance.choice([None, now - 9, now])
+            self.labels.append((now, told))
+            self.label_lines.append(label(told))
+        self.process.tick(now)
+        if chance.random() < 0.2:
+            columns(self.process, now)
+        if chance.random() < 0.3:
+            (self.process.kill if chance.random() < 0.7 else self.process.stop)()
+            self.process = self.start()
+
+    def inside(self, segment: Segment) -> list[Prediction]:
+        """Return what the sliding window of a segment holds: the latest by time, then by arrival."""
+        some = of_segment(self.predictions, segment)
+        return [some[row] for row in sorted(range(len(some)), key=lambda row: (some[row][2], row))[-self.records :]]
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_any_history_gives_the_counts_of_all_lines(tmp_path: Path, seed: int) -> None:
     """Labels before and after predictions, repeated, corrected, for unknown ids; restarts and kills in between."""
-    chance = random.Random(seed)
-    ids = [f"case-{number}" for number in range(chance.randrange(5, 60))]
-    records = chance.choice([5, 12, 400])
-    most = chance.choice([8, 30, 1000])
-    predictions, labels = list[Prediction](), list[tuple[float, Label]]()
-    lines, label_lines = list[bytes](), list[bytes]()
-    waiting = chance.sample(ids, len(ids))
-    at_once = chance.choice([1, 3, 50])
-    share = chance.choice([0.3, 1.0])
-
-    def start() -> Process:
-        return Process(
-            tmp_path,
-            lines,
-            bounds=Bounds(records=records),
-            split_by=(("site",),),
-            labels=LabelOptions(DAY, most),
-            audit=AuditOptions(share),
-            label_lines=label_lines,
-            at_once=at_once,
-            now=NOW,
-        )
-
-    process, now = start(), NOW
-    for _ in range(chance.randrange(4, 25)):
-        now += 1.0
-        if chance.random() < 0.6 and waiting:
-            for name in [waiting.pop() for _ in range(min(len(waiting), chance.randrange(1, 9)))]:
-                one = name, chance.randrange(400), now - chance.choice([0.0, 5.0, 5.0, 2 * DAY]), chance.choice("AB")
-                predictions.append(one)
-                lines.append(written(one))
-        # Labels have the same limit: here all of them are kept.
-        for _ in range(min(chance.choice([0, 0, 2, 9]), most - len(labels))):
-            told = chance.choice([*ids, "unknown"]), chance.choice(CLASSES), chance.choice([None, now - 50, now - 30])
-            labels.append((now, told))
-            label_lines.append(label(told))
-        process.tick(now)
-        if chance.random() < 0.2:
-            columns(process, now)
-        if chance.random() < 0.3:
-            (process.kill if chance.random() < 0.7 else process.stop)()
-            process = start()
+    history = History(tmp_path, seed)
+    for _ in range(history.chance.randrange(4, 25)):
+        history.step()
+    process, now = history.process, history.now
     segments, found = columns(process, now)
-    said = latest(labels)
-    kept = [one for one in predictions[-most:] if one[2] >= now - DAY]
-    key = process.state.key
+    said, sums, share = latest(history.labels), found.sums, history.share
+    kept = [one for one in history.predictions[-history.most :] if one[2] >= now - DAY]
+    assert sums.audit is not None
     for place, segment in enumerate(segments):
         some = of_segment(kept, segment)
         truth = [(said[one[0]][1], CLASSES[int(np.argmax(POOL[one[1]]))]) for one in some if one[0] in said]
-        assert found.sums.records[1, place] == len(some)
-        assert found.sums.labels[1, place] == len(truth)
-        assert found.sums.right[1, place] == sum(of == decided for of, decided in truth)
-        counts = [(sum(of == k for of, _ in truth), sum(d == k for _, d in truth)) for k in CLASSES]
-        assert found.sums.classes[place][:2].T.tolist() == [list(one) for one in counts]
-        # The sliding window: the latest of all its records.
-        everything = of_segment(predictions, segment)
-        inside = sorted(range(len(everything)), key=lambda i: (everything[i][2], i))[-records:]  # noqa: B023
-        in_window = [one for one in (everything[i] for i in inside) if one in some and one[0] in said]
-        if most >= len(predictions):
-            assert found.sums.labels[0, place] == len(in_window)
-        picked = [one for one in some if audited(hash_ids([one[0]], key), share)[0]]
-        with_label = [one[2] for one in picked if one[0] in said]
-        assert found.sums.audit is not None
-        assert found.sums.audit.labels[1, place] == len(with_label)
-        if with_label:
-            assert found.sums.audited_to[place] == max(with_label)
-            assert found.sums.picked[1, place] == sum(one[2] <= max(with_label) for one in picked)
-            assert found.sums.audit.records[1, place] == sum(one[2] <= max(with_label) for one in some)
-    assert process.counted("labels_total", "labels", "density") == len(labels)
+        assert (sums.records[1, place], sums.labels[1, place]) == (len(some), len(truth))
+        assert sums.right[1, place] == sum(of == decided for of, decided in truth)
+        counts = [[sum(of == k for of, _ in truth), sum(d == k for _, d in truth)] for k in CLASSES]
+        assert sums.classes[place][:2].T.tolist() == counts
+        if history.most >= len(history.predictions):
+            in_window = [one for one in history.inside(segment) if one in some and one[0] in said]
+            assert sums.labels[0, place] == len(in_window)
+        picked = [one for one in some if audited(hash_ids([one[0]], process.state.key), share)[0]]
+        until = max((one[2] for one in picked if one[0] in said), default=-1.0)
+        assert sums.audit.labels[1, place] == sum(one[0] in said for one in picked)
+        assert sums.picked[1, place] == sum(one[2] <= until for one in picked)
+        assert sums.audit.records[1, place] == sum(one[2] <= until for one in some)
+    assert process.counted("labels_total", "labels", "density") == len(history.labels)
     process.kill()

@@ -249,7 +249,7 @@ class Labels(RowLog):
         is_known = known >= 0
         before, said = (self["at"][known], self["label"][known]) if len(self) else (times[kept], labels[kept])
         differs = is_known & (said != labels[kept])
-        newer = ~is_known | (np.where(differs, times[kept] >= before, at[kept] > before))
+        newer = ~is_known | (times[kept] > before) | (differs & (times[kept] == before))
         # In a batch, all but the last one of an id: repetitions, or corrected at once.
         winner = np.full(len(ids), -1)
         winner[order] = np.repeat(order[last], np.diff(last, prepend=-1))
