@@ -132,8 +132,6 @@ class ModelConfig:
     alerts: tuple[AlertRule, ...] = ()
     """The configured ones, and the default ones."""
     baseline: BaselineOptions = field(default_factory=BaselineOptions)
-    realised: Path | None = None
-    """A file of realised accuracies, shown on the pages; it may be absent."""
     performance: tuple[str, ...] = ()
     """What is exported beyond accuracy: metrics, and `CLASS_MIX`."""
     watch_classes: tuple[str, ...] = ()
@@ -236,6 +234,9 @@ class ModelOptions:
     baseline: BaselineMode = BaselineMode.AUTO
     group_by: str | None = None
     """The field of which each value counts once as evidence of a change; None to count every record."""
+    labels: LabelOptions | None = None
+    """None if the model takes no labels."""
+    audit: AuditOptions | None = None
 
     @property
     def shape(self) -> ModelShape:
@@ -289,6 +290,8 @@ def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
         detectors=model.detectors,
         baseline=model.baseline.mode,
         group_by=model.group_by,
+        labels=model.labels,
+        audit=model.audit,
     )
 
 

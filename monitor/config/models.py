@@ -264,7 +264,6 @@ def read_model(section: Section, folder: Path, shortest_gap: ShortestGap | None)
     name = section.get("name", NAME)
     version = section.get("version", Text('a string such as "2.1"'), None)
     reference = section.get("reference", FilePath(folder, "the path of a reference file"), None)
-    realised = section.get("realised", FilePath(folder, "the path of a file with realised accuracies"), None)
     kind = section.get("kind", Choice(OutputKind), default.kind)
     decide = section.get("decide", _DECISION, None)
     bounds = _bounds(section.section("window"))
@@ -272,6 +271,7 @@ def read_model(section: Section, folder: Path, shortest_gap: ShortestGap | None)
     segmentation = _segmentation(section)
     evaluate = _evaluate(section.section("evaluate"), shortest_gap)
     _refuse_variants(section)
+    section.forbid("realised", ", which was removed: send the labels themselves; see docs/labels.md")
     minimum = section.get("minimum_records", Integer(1, MOST_RECORDS), default.minimum_records)
     performance = section.get("performance", _PERFORMANCE, default.performance)
     watch_classes = section.get("watch_classes", ListOf(_CLASS, "a list of names of classes"), default.watch_classes)
@@ -296,7 +296,6 @@ def read_model(section: Section, folder: Path, shortest_gap: ShortestGap | None)
         stale_after_seconds=section.get("stale_after", Duration(1.0, _LONGEST), None),
         alerts=_alerts(section, segmentation, baseline.gap),
         baseline=baseline,
-        realised=realised,
         performance=performance,
         watch_classes=watch_classes,
         labels=labels,

@@ -87,7 +87,6 @@ def read_document(document: SettingsDocument, shortest_gap: ShortestGap | None =
     _check_names(models)
     _check_fed(sources, models)
     _check_overlaps(storage_section, storage, sources)
-    _check_realised(models, sources)
     _check_minimum(sources, models)
     _check_segments(limits_section, limits, models)
     _warn_about_ages(sources, models)
@@ -349,17 +348,6 @@ def _check_overlaps(section: Section, storage: Storage, sources: _Read[SourceCon
             section.report("path", f"a directory that source {source.name!r} does not read", "one that it reads")
     for type_, some in by_type.items():
         type_.check_together(some)
-
-
-def _check_realised(models: _Read[ModelConfig], sources: _Read[SourceConfig]) -> None:
-    """Report files of realised accuracies that a source would read as records, and may archive or delete."""
-    for section, model in models:
-        if model is None or model.realised is None:
-            continue
-        for _, source in sources:
-            if source is not None and source.options.reads_folder(model.realised.parent):
-                expected = f"a file in a directory that source {source.name!r} does not read"
-                section.report("realised", expected, "one that it reads")
 
 
 def _warn_about_ages(sources: _Read[SourceConfig], models: _Read[ModelConfig]) -> None:

@@ -117,7 +117,8 @@ _HALVINGS = 48
 """Bisection steps, to an error below 4e-15."""
 
 
-@lru_cache(maxsize=256)
+# One takes a millisecond or more. Labels need those of thousands of windows, of which few change at a time: 4 MB.
+@lru_cache(maxsize=1 << 14)
 def share_interval(right: int, records: int, level: float) -> Interval:
     """Return the exact (Clopper-Pearson) interval of a share."""
     tail = (1.0 - level) / 2.0

@@ -12,6 +12,7 @@ from monitor.evaluation.stored_values import baselines_key_of, key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.hints import CONFIG_FILE, Wording
+from monitor.records.record_schema import Carries
 from monitor.reference.reference import Reference
 from monitor.sources.base import Source, SourceContext
 from monitor.state.evaluation_history import History
@@ -65,7 +66,8 @@ def build(
             source.carries,
         )
         sources.append(source.options.build(context))
-    ingestion = Ingestion(state, [ModelState(model) for model in models], sources, config.ingest, history)
+    labels = [source.name for source in config.sources if source.carries is Carries.LABELS]
+    ingestion = Ingestion(state, [ModelState(model) for model in models], sources, config.ingest, history, labels)
     for name, value in unwritten.items():
         ingestion.values.store(name, value)
     kept = {**state.values(), **unwritten}

@@ -1,0 +1,1 @@
+"""Labels that come late: the join, audited accuracy, the track record."""

@@ -1,0 +1,457 @@
+"""What labels say of windows: sums over kept predictions, and what reports show of them.
+
+Labels outside the audit are usually a biased choice: accuracies of all labels are those "of labelled cases". Only audited
+records, a random sample, speak for all records.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from monitor.core.estimate import share_interval
+from monitor.core.labels.audit import AuditedColumns, AuditSums, audited, prediction_powered, share_columns
+from monitor.core.labels.kept_predictions import NO_LABEL, KeptPredictions
+from monitor.core.recent_ids import Hashes
+from monitor.core.scores import Booleans, Floats, Integers
+
+LEVEL = 0.95
+"""Of the intervals."""
+FEWEST_CASES = 10
+"""For the sensitivity or predictive value of a class."""
+ENOUGH_CAME = 0.9
+"""With a smaller share of the labels of audited records, those that are missing may bias the audited accuracy."""
+MOST_CLASSES = 50
+"""With more classes, only the whole model has counts by class."""
+
+
+class Scope(StrEnum):
+    """Which records an accuracy is about."""
+
+    WINDOW = "window"
+    """Those in the sliding window now."""
+    HORIZON = "horizon"
+    """All that may still get a label."""
+
+
+SCOPES = tuple(Scope)
+
+
+class LabelScope(NamedTuple):
+    """What the labels of one model are used for."""
+
+    horizon_seconds: float
+    delay_seconds: float
+    """Audited records younger than this are not expected to have labels yet."""
+    share: float | None
+    """Of records that are audited; None without an audit."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """The kept predictions of a shard at one time, and its windows."""
+
+    id: Hashes
+    at: Floats
+    confidence: Floats
+    decided: Integers
+    place: Integers
+    label: Integers
+    """The class; NO_LABEL without one."""
+    delay: Floats
+    """From the prediction to its label, in seconds."""
+    oldest_at: Floats
+    """By window of the model, the time of its oldest record in this shard; NaN without records."""
+    in_window: Integers
+    """By window of the model, its records in this shard."""
+
+    @classmethod
+    def of(cls, kept: KeptPredictions, oldest_at: Floats, in_window: Integers) -> "KeptRows":
+        """Return the rows as they are now. Only labels and ids may change later: they are copied."""
+        return cls(
+            kept["id"].copy(),
+            kept["at"],
+            kept["confidence"],
+            kept["decided"],
+            kept["place"],
+            kept["label"].copy(),
+            kept["delay"].copy(),
+            oldest_at,
+            in_window,
+        )
+
+    def audited(self, share: float | None) -> Booleans:
+        """Return which are audited."""
+        return np.zeros(len(self.id), dtype=np.bool_) if share is None else audited(self.id, share)
+
+    def inside(self, rows: Integers, windows: Integers) -> Booleans:
+        """Return which of some rows, in order of arrival, are in their sliding windows.
+
+        A window has the latest records by time, then by arrival: of those with the time of the oldest one, the last ones.
+        """
+        at, oldest = self.at[rows], self.oldest_at[windows]
+        found: Booleans = at > oldest
+        ties = np.flatnonzero(at == oldest)
+        if len(ties):
+            above = np.bincount(windows[found], minlength=len(self.in_window))
+            backwards = ties[::-1]
+            order = np.argsort(windows[backwards], kind="stable")
+            sorted_ = windows[backwards][order]
+            rank = np.arange(len(sorted_)) - np.searchsorted(sorted_, sorted_)
+            found[backwards[order[rank < (self.in_window - above)[sorted_]]]] = True
+        return found
+
+
+class LabelSnapshot(NamedTuple):
+    """The kept predictions of a model at one time."""
+
+    shards: tuple[KeptRows, ...]
+    places: tuple[Integers, ...]
+    """For each split, the window of each place; -1 for none."""
+    scope: LabelScope
+    held: int
+    """Labels in memory."""
+    joined: int
+    """Predictions with a label."""
+
+    def columns(self, windows: int, classes: int, now: float) -> "LabelColumns":
+        """Return what labels say of windows."""
+        sums = label_sums(self.shards, self.places, windows, classes, self.scope, now)
+        return LabelColumns.of(sums, self.held, self.joined, self.scope.share)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRows:
+    """Labelled predictions, one row for each window that they are in; sorted by window, then by time."""
+
+    window: Integers
+    at: Floats
+    right: Booleans
+    confidence: Floats
+    audited: Booleans
+
+    def between(self, windows: Integers, began: Floats, ended: Floats, *, of_audit: bool) -> AuditSums:
+        """Return the sums of the labels of periods, each of one window, both ends included; without those over all records."""
+        rows = np.flatnonzero(self.audited) if of_audit else np.arange(len(self.at))
+        window, at = self.window[rows], self.at[rows]
+        f, y = self.confidence[rows], self.right[rows].astype(np.float64)
+        # A number for window and time together would lose digits of the time: the rows of a window first, then the times.
+        first = _places(window, at, windows, began, after=False)
+        last = _places(window, at, windows, ended, after=True)
+
+        def summed(values: Floats) -> Floats:
+            sums = np.concatenate([[0.0], np.cumsum(values)])
+            return np.asarray(sums[last] - sums[first])
+
+        count, nothing = (last - first).astype(np.int64), np.zeros(len(windows))
+        right = np.rint(summed(y)).astype(np.int64)
+        return AuditSums(count, right, summed(f), summed(f * f), summed(f * y), nothing.astype(np.int64), nothing)
+
+
+def _places(window: Integers, at: Floats, windows: Integers, times: Floats, *, after: bool) -> Integers:
+    """Return where times of windows are among rows that are sorted by window, then by time."""
+    keys = np.concatenate([window, windows])
+    # Sorted together: a time is before equal ones, or behind them.
+    side = np.concatenate([np.zeros(len(window)), np.full(len(windows), 1.0 if after else -1.0)])
+    order = np.lexsort((side, np.concatenate([at, times]), keys))
+    is_row = order < len(window)
+    before = np.cumsum(is_row)
+    found = np.empty(len(windows), dtype=np.int64)
+    asked = np.flatnonzero(~is_row)
+    found[order[asked] - len(window)] = before[asked]
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelSums:
+    """Sums over the kept predictions of a model. Of two axes, the first is that of SCOPES, the second that of windows."""
+
+    records: Integers
+    labels: Integers
+    right: Integers
+    newest_at: Floats
+    """By window, the time of the newest labelled prediction; NaN without one."""
+    delay: Floats
+    """By window, the mean time from a prediction to its label; NaN without one."""
+    classes: Integers
+    """By window (or only of the first), then cases, decisions and right ones, then class: of labelled predictions."""
+    audit: AuditSums | None
+    """Of audited and labelled predictions until `audited_to`; None without an audit."""
+    picked: Integers
+    """Audited predictions until `audited_to`, labelled or not."""
+    audited_from: Floats
+    audited_to: Floats
+    """By window, the period of the audited accuracy; NaN without labels."""
+    rows: LabelledRows
+
+
+def label_sums(
+    shards: Sequence[KeptRows], places: Sequence[Integers], windows: int, classes: int, scope: LabelScope, now: float
+) -> LabelSums:
+    """Sum kept predictions; `places` has for each split the window of each place, -1 for none."""
+    shape = len(SCOPES), windows
+    records, picked, all_records = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    all_confidence, began = np.zeros(shape), np.full(windows, np.inf)
+    until, parts = _audited_until(shards, places, windows, scope, now), [_NOTHING]
+    for one in shards:
+        live = np.flatnonzero(one.at >= now - scope.horizon_seconds)
+        chosen = one.audited(scope.share)[live]
+        for split in places:
+            number = split[one.place[live]]
+            here = np.flatnonzero(number >= 0)
+            rows, number, is_audited = live[here], number[here], chosen[here]
+            at, confidence, inside = one.at[rows], one.confidence[rows], one.inside(rows, number)
+            in_period = at <= until[number]
+            np.minimum.at(began, number[in_period], at[in_period])
+            for place, some in enumerate((inside, np.ones(len(rows), dtype=np.bool_))):
+                records[place] += np.bincount(number[some], minlength=windows)
+                used = some & in_period
+                all_records[place] += np.bincount(number[used], minlength=windows)
+                all_confidence[place] += np.bincount(number[used], confidence[used], minlength=windows)
+                picked[place] += np.bincount(number[used & is_audited], minlength=windows)
+            has = np.flatnonzero(one.label[rows] != NO_LABEL)
+            parts.append(
+                _Labelled(
+                    number[has],
+                    at[has],
+                    one.label[rows[has]].astype(np.int64),
+                    one.decided[rows[has]].astype(np.int64),
+                    confidence[has].astype(np.float64),
+                    is_audited[has],
+                    inside[has],
+                    one.delay[rows[has]],
+                )
+            )
+    found = _Labelled(*map(np.concatenate, zip(*parts, strict=True)))
+    window, at, f, y = found.window, found.at, found.confidence, (found.label == found.decided).astype(np.float64)
+    used = found.audited & (at <= until[window])
+
+    def summed(which: Booleans, values: Floats) -> Floats:
+        """Return sums by scope and window."""
+        scopes = (which & found.inside, which)
+        return np.stack([np.bincount(window[some], values[some], minlength=windows) for some in scopes])
+
+    each, ones = np.ones(len(at), dtype=np.bool_), np.ones(len(at))
+    labels, right = (summed(each, values).astype(np.int64) for values in (ones, y))
+    audit = None
+    if scope.share is not None:
+        count, count_right = (summed(used, values).astype(np.int64) for values in (ones, y))
+        sums = (summed(used, values) for values in (f, f * f, f * y))
+        audit = AuditSums(count, count_right, *sums, all_records, all_confidence)
+    newest = np.full(windows, -np.inf)
+    np.maximum.at(newest, window, at)
+    order = np.lexsort((at, window))
+    return LabelSums(
+        records,
+        labels,
+        right,
+        np.where(labels[1] > 0, newest, np.nan),
+        np.where(labels[1] > 0, summed(each, found.delay)[1] / np.maximum(1, labels[1]), np.nan),
+        _by_class(found, windows, classes),
+        audit,
+        picked,
+        np.where(np.isfinite(until), began, np.nan),
+        np.where(np.isfinite(until), until, np.nan),
+        LabelledRows(window[order], at[order], y[order] > 0.0, f[order], found.audited[order]),
+    )
+
+
+def _audited_until(
+    shards: Sequence[KeptRows], places: Sequence[Integers], windows: int, scope: LabelScope, now: float
+) -> Floats:
+    """Return by window the time of its newest audited prediction whose label came; -inf without one."""
+    until = np.full(windows, -np.inf)
+    for one in shards:
+        live = (one.at >= now - scope.horizon_seconds) & (one.at <= now - scope.delay_seconds)
+        rows = np.flatnonzero(live & (one.label != NO_LABEL) & one.audited(scope.share))
+        for split in places:
+            number = split[one.place[rows]]
+            np.maximum.at(until, number[number >= 0], one.at[rows[number >= 0]])
+    return until
+
+
+class _Labelled(NamedTuple):
+    """Labelled predictions, one row for each window that they are in."""
+
+    window: Integers
+    at: Floats
+    label: Integers
+    decided: Integers
+    confidence: Floats
+    audited: Booleans
+    inside: Booleans
+    delay: Floats
+
+
+_NO_INTEGERS, _NO_FLOATS, _NO_FLAGS = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.bool_)
+_NOTHING = _Labelled(_NO_INTEGERS, _NO_FLOATS, _NO_INTEGERS, _NO_INTEGERS, _NO_FLOATS, _NO_FLAGS, _NO_FLAGS, _NO_FLOATS)
+
+
+def _by_class(found: _Labelled, windows: int, classes: int) -> Integers:
+    """Return counts by class of labelled predictions; with many classes only those of the first window."""
+    most = windows if classes <= MOST_CLASSES else 1
+    some = found.window < most
+    key, label, decided = found.window[some] * classes, found.label[some], found.decided[some]
+    right = label == decided
+    parts = (key + label, key + decided, (key + label)[right])
+    columns = [np.bincount(part, minlength=most * classes).reshape(most, classes) for part in parts]
+    return np.stack(columns, axis=1)
+
+
+class RealisedAccuracy(NamedTuple):
+    """The accuracy of labelled cases, with its exact interval."""
+
+    value: float
+    lower: float
+    upper: float
+    labels: int
+
+
+class AuditedAccuracy(NamedTuple):
+    """The accuracy of all records of a period, from the labels of a random sample."""
+
+    value: float
+    lower: float
+    upper: float
+    labels: int
+    """Of audited records."""
+    records: int
+    """All records of the period."""
+    picked: int
+    """The audited ones, labelled or not."""
+    powered: bool
+    """Whether the confidences of all records made it narrower; otherwise the labels alone are used."""
+    began_at: float
+    ended_at: float
+
+    @property
+    def came(self) -> float:
+        """The share of labels that came."""
+        return self.labels / max(1, self.picked)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether enough labels came."""
+        return self.came >= ENOUGH_CAME
+
+
+class RealisedClass(NamedTuple):
+    """A class among labelled cases; None where there are fewer than FEWEST_CASES."""
+
+    cases: int
+    """Labelled cases of the class."""
+    decided: int
+    """Labelled cases that were decided to be of the class."""
+    sensitivity: RealisedAccuracy | None
+    ppv: RealisedAccuracy | None
+
+
+class ScopeLabels(NamedTuple):
+    """What labels say of the records of one scope."""
+
+    records: int
+    """Predictions that may have a label."""
+    labels: int
+    realised: RealisedAccuracy | None
+    """Of labelled cases; None without labels."""
+    audited: AuditedAccuracy | None
+    """None without labels of audited records."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLabels:
+    """What labels say of one window."""
+
+    window: ScopeLabels
+    horizon: ScopeLabels
+    newest_at: float | None
+    """The time of the newest labelled prediction; None without labels."""
+    delay_seconds: float | None
+    """The mean time from a prediction to its label."""
+    classes: tuple[RealisedClass, ...] = ()
+    """In the order of the reference; empty if there are many."""
+
+    def scope(self, scope: Scope) -> ScopeLabels:
+        """Return what labels say of one scope."""
+        return self.window if scope is Scope.WINDOW else self.horizon
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelColumns:
+    """What labels say of windows. Of two axes, the first is that of SCOPES, the second that of windows."""
+
+    sums: LabelSums
+    accuracy: Floats
+    """Of labelled cases; NaN without labels."""
+    lower: Floats
+    upper: Floats
+    audited: AuditedColumns | None
+    """None without an audit."""
+    held: int = 0
+    """Labels in memory, of all shards."""
+    joined: int = 0
+    """Predictions with a label."""
+    share: float | None = None
+    """Of records that are audited; None without an audit."""
+
+    @classmethod
+    def of(cls, sums: LabelSums, held: int = 0, joined: int = 0, share: float | None = None) -> "LabelColumns":
+        """Return the accuracies of sums."""
+        shape, found = sums.labels.shape, None
+        accuracy, lower, upper = np.reshape(share_columns(sums.right.ravel(), sums.labels.ravel(), LEVEL), (3, *shape))
+        if sums.audit is not None:
+            flat = AuditSums(*(getattr(sums.audit, one.name).ravel() for one in fields(AuditSums)))
+            value, low, high, powered = prediction_powered(flat, LEVEL)
+            found = AuditedColumns(*np.reshape((value, low, high), (3, *shape)), powered.reshape(shape))
+        return cls(sums, accuracy, lower, upper, found, held, joined, share)
+
+    def __len__(self) -> int:
+        """Return the number of windows. A report may have more behind them, which have no records now."""
+        return int(self.accuracy.shape[1])
+
+    def window(self, index: int) -> SegmentLabels | None:
+        """Return what labels say of one window; None if it has no records now."""
+        if index >= len(self):
+            return None
+        sums = self.sums
+        newest, delay = float(sums.newest_at[index]), float(sums.delay[index])
+        classes = sums.classes[index].T.tolist() if index < len(sums.classes) else []
+        return SegmentLabels(
+            self._scope(0, index),
+            self._scope(1, index),
+            None if np.isnan(newest) else newest,
+            None if np.isnan(delay) else delay,
+            tuple(
+                RealisedClass(cases, decided, _share(right, cases), _share(right, decided))
+                for cases, decided, right in classes
+            ),
+        )
+
+    def _scope(self, scope: int, index: int) -> ScopeLabels:
+        sums, place = self.sums, (scope, index)
+        labels, realised, found = int(sums.labels[place]), None, None
+        if labels:
+            ends = float(self.accuracy[place]), float(self.lower[place]), float(self.upper[place])
+            realised = RealisedAccuracy(*ends, labels)
+        if self.audited is not None and sums.audit is not None and not np.isnan(self.audited.value[place]):
+            found = AuditedAccuracy(
+                float(self.audited.value[place]),
+                float(self.audited.lower[place]),
+                float(self.audited.upper[place]),
+                int(sums.audit.labels[place]),
+                int(sums.audit.records[place]),
+                int(sums.picked[place]),
+                bool(self.audited.powered[place]),
+                float(sums.audited_from[index]),
+                float(sums.audited_to[index]),
+            )
+        return ScopeLabels(int(sums.records[place]), labels, realised, found)
+
+
+def _share(right: int, cases: int) -> RealisedAccuracy | None:
+    """Return a share with its exact interval; None with too few cases."""
+    if cases < FEWEST_CASES:
+        return None
+    return RealisedAccuracy(right / cases, *share_interval(right, cases, LEVEL), cases)
