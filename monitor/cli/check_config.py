@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import working
-from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, model_options, target_of
+from monitor.config.config import Config, Cron, LabelOptions, ModelConfig, SourceConfig, model_options, target_of
 from monitor.config.reading import read_config
 from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
@@ -19,6 +19,7 @@ from monitor.core.estimate import HEADLINE
 from monitor.errors import CpcmonError, UsageError
 from monitor.evaluation.crontab import shortest_gap_seconds
 from monitor.ingest.model_state import ModelState
+from monitor.records.record_schema import Carries
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Duration
 from monitor.state.store import State
@@ -80,8 +81,9 @@ def run(options: argparse.Namespace) -> int:
             print(line)
     remarks = list(config.remarks)
     for source in config.sources:
-        print(f"source {source.name}: {source.options.describe()}")
-        if source.options.sharded:
+        of_labels = source.carries is Carries.LABELS
+        print(f"source {source.name}: {'labels from ' if of_labels else ''}{source.options.describe()}")
+        if source.options.sharded and not of_labels:
             print(f"  {_partition_line(source, config, loaded)}")
             remarks.extend(_partition_remarks(source, config, loaded))
     for remark in dict.fromkeys(remarks):
@@ -89,8 +91,11 @@ def run(options: argparse.Namespace) -> int:
     cost, limit, once = forecast(loaded), config.limits.window_bytes, _once(config)
     print(f"all windows{once}: {cost.windows / 1e6:.1f} MB at most, limit {limit / 1e6:.1f} MB")
     print(f"all remembered ids{once}: {cost.ids / 1e6:.1f} MB at most, in addition")
+    if cost.kept:
+        print(f"all predictions kept for labels{once}: {cost.kept / 1e6:.1f} MB at most, in addition")
+    also = "all ids and kept predictions" if cost.kept else "all ids"
     print(
-        f"the process{once}: about {cost.process / 1e6:,.0f} MB with full windows, {cost.later / 1e6:,.0f} MB with all ids too;"
+        f"the process{once}: about {cost.process / 1e6:,.0f} MB with full windows, {cost.later / 1e6:,.0f} MB with {also} too;"
         f" of it {cost.evaluation / 1e6:,.0f} MB for evaluation and pages, {cost.program / 1e6:,.0f} MB for the program"
     )
     print(f"{options.file}: valid ({_counts(config)})")
@@ -144,6 +149,8 @@ def _model_lines(model: ModelConfig, reference: Reference | None) -> list[str]:
     lines.append(f"  evaluated {when}, with at least {model.minimum_records:,} records")
     if reference is not None:
         lines.append(f"  {_baseline_line(model, reference)}")
+    if model.labels is not None:
+        lines.append(f"  {_labels_line(model, model.labels)}")
     headline = HEADLINE if reference is None else reference.calibration.headline
     lines.extend(
         f"  alert {rule.name} ({rule.severity}): {_described(rule.with_headline(headline), model, reference)}"
@@ -178,6 +185,15 @@ def _baseline_line(model: ModelConfig, reference: Reference) -> str:
     return (
         f"compared with the reference, {len(labelled)} segments with their labelled records in it, others with {first}"
     )
+
+
+def _labels_line(model: ModelConfig, options: LabelOptions) -> str:
+    """Describe what labels a model takes."""
+    kept = f"keeps at most {options.most:,} predictions for labels, for {_time(options.horizon_seconds)}"
+    if model.audit is None:
+        return kept
+    ids = ", and keeps their ids until then" if model.audit.keep_ids else ""
+    return f"{kept}; audits {100.0 * model.audit.share:g}% of all records{ids}"
 
 
 def _own(rule: AlertRule, reference: Reference | None) -> float | None:
@@ -282,12 +298,13 @@ def _alert_warning(rule: AlertRule, reference: Reference) -> str | None:
 
 def _partition_line(source: SourceConfig, config: Config, loaded: Loaded) -> str:
     """Describe the memory use of one partition; their number is not known here."""
-    windows, ids = partition_cost(source, loaded)
+    windows, ids, kept = partition_cost(source, loaded)
     room = room_for(source, config, loaded)
     if room is None:
         return "no windows: none of its models has a reference"
+    of_labels = f", {kept / 1e6:.1f} MB of predictions kept for labels" if kept else ""
     return (
-        f"per partition assigned to this process: {windows / 1e6:.1f} MB of windows and {ids / 1e6:.1f} MB of ids at most;"
+        f"per partition assigned to this process: {windows / 1e6:.1f} MB of windows{of_labels} and {ids / 1e6:.1f} MB of ids at most;"
         f" limits.window_bytes has room for {room:,}"
     )
 

@@ -12,6 +12,7 @@ from monitor.config.config import Config, IngestOptions, SourceConfig, model_opt
 from monitor.config.references import Loaded
 from monitor.core.baselines.output_drift import jensen_shannon
 from monitor.core.input_health import FEWEST, InputProblem
+from monitor.core.record_columns import Records
 from monitor.core.report import Report
 from monitor.errors import InvalidInput, Problem, UsageError
 from monitor.evaluation.evaluator import Evaluator
@@ -20,7 +21,8 @@ from monitor.ingest.model_state import ModelState, ModelStates
 from monitor.ingest.planning import plan_commit
 from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import SUFFIXES, Pointer, RecordBatch, format_of
-from monitor.records.rejections import Reason, listed
+from monitor.records.record_schema import Carries
+from monitor.records.rejections import Reason, RejectedFile, listed
 from monitor.sources.base import Delivery
 from monitor.state.commit_plan import Counters
 from monitor.web.pages.wording import ago, clock, per_cent, plural, problem_words
@@ -53,24 +55,51 @@ def try_sample(config: Config, loaded: Loaded, file: Path, model: str | None) ->
         expected = f"one of the models with a reference: {listed(tuple(one.name for one in known))}"
         raise UsageError(Problem("--model", expected, repr(model)))
     chosen = [(one, reference) for one, reference in loaded if model in {None, one.name}]
-    feeding = [source for source in config.sources if any(source.feeds(one.name) for one, _ in chosen)]
-    own = [source for source in feeding if source.options.reads_folder(file.resolve().parent)]
+    reading = [source for source in config.sources if any(source.reads(one.name) for one, _ in chosen)]
+    own = [source for source in reading if source.options.reads_folder(file.resolve().parent)]
+    tried, failed = list[tuple[SourceConfig, list[RecordBatch]]](), list[RejectedFile]()
+    for source in own or reading:
+        try:
+            tried.append((source, _read(file, _decoder(source, chosen))))
+        except RejectedFile as error:
+            failed.append(error)
+    # Predictions are no labels, nor the other way round.
+    fitting = {source.carries for source, batches in tried if any(batch.accepted for batch in batches)}
+    if failed and not fitting:
+        raise failed[0]
     found = Sample([])
-    for source in own or feeding:
-        _try_source(source, [(one, reference) for one, reference in chosen if source.feeds(one.name)], file, found)
+    for source, batches in tried:
+        if not fitting or source.carries in fitting:
+            _describe(
+                source, [(one, reference) for one, reference in chosen if source.reads(one.name)], batches, file, found
+            )
     return found
 
 
-def _try_source(source: SourceConfig, loaded: Loaded, file: Path, found: Sample) -> None:
+def _decoder(source: SourceConfig, loaded: Loaded) -> RecordDecoder:
+    formats = [
+        model_options(one, reference).format
+        for one, reference in loaded
+        if reference is not None and source.reads(one.name)
+    ]
+    return RecordDecoder(formats, source.fields, hash_key=bytes(16), carries=source.carries)
+
+
+def _describe(source: SourceConfig, loaded: Loaded, batches: Sequence[RecordBatch], file: Path, found: Sample) -> None:
     """Describe what becomes of the records with the settings of one source."""
-    options = [model_options(one, reference) for one, reference in loaded if reference is not None]
-    batches = _read(file, RecordDecoder([one.format for one in options], source.fields, hash_key=bytes(16)))
+    of_labels = source.carries is Carries.LABELS
     accepted = sum(batch.accepted for batch in batches)
     rejected = sum(batch.rejected.total() for batch in batches)
     total = accepted + rejected
-    counts = f"{plural(total, 'record')} read, {accepted:,} accepted, {rejected:,} rejected"
+    counts = f"{plural(total, 'label' if of_labels else 'record')} read, {accepted:,} accepted, {rejected:,} rejected"
     found.lines.append(f"sample {file} as source {source.name}: {counts}")
     _describe_rejected(batches, total, found)
+    if of_labels:
+        for one, reference in loaded:
+            if reference is not None and any(one.name in batch.models for batch in batches):
+                _describe_labels(one.name, reference.classes, batches, found)
+        return
+    options = [model_options(one, reference) for one, reference in loaded if reference is not None]
     # One window for all: the daemon's may be shorter than the sample.
     everything = [replace(one, bounds=replace(one.bounds, records=max(1, total), age_seconds=None)) for one in options]
     backlog = Backlog([], IngestOptions())
@@ -149,6 +178,28 @@ def _describe_model(
         text for one in records for text in ([""] * len(one) if one.versions is None else one.versions.texts())
     )
     found.add(f"  versions: {_counts({text or 'none': count for text, count in versions.most_common()})}")
+    _describe_times(records, now, found)
+    _describe_classes(report, whole, found)
+    mismatches = counters.records_argmax_mismatch[name]
+    if mismatches:
+        found.add(
+            f"  decisions: {mismatches:,} records name another class than the one decided from their probabilities"
+        )
+
+
+def _describe_labels(model: str, classes: Sequence[str], batches: Sequence[RecordBatch], found: Sample) -> None:
+    """Describe the labels of one model."""
+    labels = [batch.models[model] for batch in batches if model in batch.models]
+    indices = np.concatenate([one.labels for one in labels if one.labels is not None])
+    ids = np.concatenate([one.ids for one in labels if one.ids is not None])
+    again = len(ids) - len(np.unique(ids))
+    found.add(f"model {model}: {len(indices):,} labels of {plural(len(ids) - again, 'id')}")
+    counts = Counter(classes[index] for index in indices.tolist())
+    found.add(f"  classes: {_counts(dict(counts.most_common()))}")
+    _describe_times(labels, time.time(), found)
+
+
+def _describe_times(records: Sequence[Records], now: float, found: Sample) -> None:
     at = np.concatenate([one.at for one in records])
     known = at[~np.isnan(at)]
     if len(known):
@@ -161,12 +212,6 @@ def _describe_model(
         found.add(f"  times: {clock(float(known.min()))} to {clock(newest)}, {ahead}")
     if len(known) < len(at):
         found.add(f"  without a time, so that they count as of their arrival: {len(at) - len(known):,}")
-    _describe_classes(report, whole, found)
-    mismatches = counters.records_argmax_mismatch[name]
-    if mismatches:
-        found.add(
-            f"  decisions: {mismatches:,} records name another class than the one decided from their probabilities"
-        )
 
 
 def _describe_problems(report: Report, found: Sample) -> None:

@@ -15,7 +15,7 @@ from monitor.core.performance import Target, targets
 from monitor.core.segments import ALL, ModelWindows, Segmentation, name_of
 from monitor.core.totals import Gauge
 from monitor.core.window import Bounds
-from monitor.records.record_schema import ModelFormat, OutputKind, RecordFields
+from monitor.records.record_schema import Carries, ModelFormat, OutputKind, RecordFields
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
 from monitor.sources.base import SourceOptions
@@ -49,10 +49,19 @@ class SourceConfig:
     models: tuple[str, ...] = ()
     """The models of its records; empty for all."""
     store_raw: bool = False
+    carries: Carries = Carries.PREDICTIONS
+
+    def reads(self, model: str) -> bool:
+        """Return whether the source accepts records of a model: its predictions, or its labels."""
+        return not self.models or model in self.models
 
     def feeds(self, model: str) -> bool:
-        """Return whether the source accepts records of a model."""
-        return not self.models or model in self.models
+        """Return whether the source accepts predictions of a model."""
+        return self.carries is Carries.PREDICTIONS and self.reads(model)
+
+    def labels(self, model: str) -> bool:
+        """Return whether the source accepts labels of a model."""
+        return self.carries is Carries.LABELS and self.reads(model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,26 @@ class Cron:
     line: str
     shortest_seconds: float = 60.0
     """The shortest time between two evaluations; a minute if the line was not checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelOptions:
+    """How long the predictions of a model are kept for labels, and labels for predictions."""
+
+    horizon_seconds: float = 30 * 86400.0
+    most: int = 1_000_000
+    """The limit on kept predictions, and on kept labels."""
+    delay_seconds: float = 0.0
+    """Labels of younger predictions are not expected yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """The random choice of records of a model that are to be labelled."""
+
+    share: float
+    keep_ids: bool = False
+    """Whether the ids of chosen records are stored until they are labelled."""
 
 
 CLASS_MIX = "class_mix"
@@ -103,12 +132,13 @@ class ModelConfig:
     alerts: tuple[AlertRule, ...] = ()
     """The configured ones, and the default ones."""
     baseline: BaselineOptions = field(default_factory=BaselineOptions)
-    realised: Path | None = None
-    """A file of realised accuracies, shown on the pages; it may be absent."""
     performance: tuple[str, ...] = ()
     """What is exported beyond accuracy: metrics, and `CLASS_MIX`."""
     watch_classes: tuple[str, ...] = ()
     """The classes with metrics of their own, for a model with many."""
+    labels: LabelOptions | None = None
+    """None: the model takes no labels. Set wherever it is audited or a source carries its labels."""
+    audit: AuditOptions | None = None
 
     @property
     def most_windows(self) -> int:
@@ -204,6 +234,9 @@ class ModelOptions:
     baseline: BaselineMode = BaselineMode.AUTO
     group_by: str | None = None
     """The field of which each value counts once as evidence of a change; None to count every record."""
+    labels: LabelOptions | None = None
+    """None if the model takes no labels."""
+    audit: AuditOptions | None = None
 
     @property
     def shape(self) -> ModelShape:
@@ -257,6 +290,8 @@ def model_options(model: ModelConfig, reference: Reference) -> ModelOptions:
         detectors=model.detectors,
         baseline=model.baseline.mode,
         group_by=model.group_by,
+        labels=model.labels,
+        audit=model.audit,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from monitor.config.config import CLASS_MIX, Cron, Every, ModelConfig
+from monitor.config.config import CLASS_MIX, AuditOptions, Cron, Every, LabelOptions, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.baselines.comparison import BaselineMode, BaselineOptions
 from monitor.core.change import Direction
@@ -264,7 +264,6 @@ def read_model(section: Section, folder: Path, shortest_gap: ShortestGap | None)
     name = section.get("name", NAME)
     version = section.get("version", Text('a string such as "2.1"'), None)
     reference = section.get("reference", FilePath(folder, "the path of a reference file"), None)
-    realised = section.get("realised", FilePath(folder, "the path of a file with realised accuracies"), None)
     kind = section.get("kind", Choice(OutputKind), default.kind)
     decide = section.get("decide", _DECISION, None)
     bounds = _bounds(section.section("window"))
@@ -272,9 +271,12 @@ def read_model(section: Section, folder: Path, shortest_gap: ShortestGap | None)
     segmentation = _segmentation(section)
     evaluate = _evaluate(section.section("evaluate"), shortest_gap)
     _refuse_variants(section)
+    section.forbid("realised", ", which was removed: send the labels themselves; see docs/labels.md")
     minimum = section.get("minimum_records", Integer(1, MOST_RECORDS), default.minimum_records)
     performance = section.get("performance", _PERFORMANCE, default.performance)
     watch_classes = section.get("watch_classes", ListOf(_CLASS, "a list of names of classes"), default.watch_classes)
+    audit = _audit(section.section("audit", optional=True))
+    labels = _labels(section.section("labels", optional=True))
     _check_once(section, "performance", performance)
     _check_once(section, "watch_classes", watch_classes)
     if bounds is not None and evaluate is not None:
@@ -294,11 +296,34 @@ def read_model(section: Section, folder: Path, shortest_gap: ShortestGap | None)
         stale_after_seconds=section.get("stale_after", Duration(1.0, _LONGEST), None),
         alerts=_alerts(section, segmentation, baseline.gap),
         baseline=baseline,
-        realised=realised,
         performance=performance,
         watch_classes=watch_classes,
+        labels=labels,
+        audit=audit,
     )
     return model if section.clean else None
+
+
+def _labels(section: Section) -> LabelOptions | None:
+    default = LabelOptions()
+    horizon = section.get("horizon", Duration(60.0, _LONGEST), default.horizon_seconds)
+    most = section.get("most", Integer(1, 100_000_000), default.most)
+    delay = section.get("delay", Duration(0.0, _LONGEST), default.delay_seconds)
+    if delay >= horizon:
+        show = Duration(0.0, _LONGEST).show
+        expected = f"less than horizon, {show(horizon)}: older predictions are not kept"
+        section.report("delay" if section.has("delay") else "horizon", expected, show(delay))
+    return LabelOptions(horizon, most, delay) if section.given else None
+
+
+def _audit(section: Section) -> AuditOptions | None:
+    share = section.get("share", Number())
+    keep_ids = section.get("keep_ids", Flag(), False)
+    if not section.given:
+        return None
+    if section.clean and not share:
+        section.report("share", "a number above 0", "0, with which no record is audited")
+    return AuditOptions(share, keep_ids)
 
 
 def _check_once(section: Section, key: str, names: Sequence[str]) -> None:

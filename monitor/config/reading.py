@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -13,6 +14,7 @@ from monitor.config.config import (
     Heartbeat,
     HttpTarget,
     IngestOptions,
+    LabelOptions,
     Limits,
     ModelConfig,
     SourceConfig,
@@ -20,7 +22,7 @@ from monitor.config.config import (
 )
 from monitor.config.models import NAME, ShortestGap, read_model
 from monitor.errors import UsageError
-from monitor.records.record_schema import RecordFields, TimeUnit
+from monitor.records.record_schema import Carries, RecordFields, TimeUnit
 from monitor.settings.kinds import (
     Choice,
     Duration,
@@ -85,14 +87,14 @@ def read_document(document: SettingsDocument, shortest_gap: ShortestGap | None =
     _check_names(models)
     _check_fed(sources, models)
     _check_overlaps(storage_section, storage, sources)
-    _check_realised(models, sources)
     _check_minimum(sources, models)
     _check_segments(limits_section, limits, models)
     _warn_about_ages(sources, models)
+    _warn_about_labels(sources, models)
     return Config(
         storage=storage,
         sources=tuple(source for _, source in sources if source is not None),
-        models=tuple(model for _, model in models if model is not None),
+        models=tuple(_taking_labels(model, sources) for _, model in models if model is not None),
         ingest=ingest,
         limits=limits,
         webhook=webhook,
@@ -122,14 +124,20 @@ def _read_source(section: Section, folder: Path) -> SourceConfig | None:
     options = SOURCE_TYPES[type_].read(section, folder)
     models = section.get("models", ListOf(NAME, "a list of names of models"), ())
     store_raw = section.get("store_raw", Flag(), False)
-    fields = _fields(section.section("fields"))
+    carries = section.get("carries", Choice(Carries), Carries.PREDICTIONS)
+    fields = _fields(section.section("fields"), carries)
     if options is None or fields is None or not section.clean:
         return None
-    return SourceConfig(name, options, fields, models, store_raw)
+    return SourceConfig(name, options, fields, models, store_raw, carries)
 
 
-def _fields(section: Section) -> RecordFields | None:
-    default = RecordFields()
+_NOT_OF_LABELS = ("probs", "class_columns", "version", "predicted", "segments")
+"""Fields that only predictions have."""
+
+
+def _fields(section: Section, carries: Carries) -> RecordFields | None:
+    of_labels = carries is Carries.LABELS
+    default = RecordFields(version=None, label="label") if of_labels else RecordFields()
     columns = ListOf(_FIELD, "a list of columns such as ['prob_*']", 1)
     values = {
         "probs": section.get("probs", _FIELD, None),
@@ -142,7 +150,10 @@ def _fields(section: Section) -> RecordFields | None:
         "segments": section.get("segments", MapOf(_FIELD, _FIELD, "segment fields and their paths"), {}),
         "time_unit": section.get("time_unit", Choice(TimeUnit), default.time_unit),
         "time_zone": section.get("time_zone", Text("the name of a time zone"), None),
+        "label": section.get("label", _FIELD, default.label),
     }
+    for key in _NOT_OF_LABELS if of_labels else ("label",):
+        section.forbid(key, f" for a source of {carries}")
     if not section.clean:
         return None
     try:
@@ -265,19 +276,39 @@ def _check_names(read: _Read[_Named]) -> None:
 
 
 def _check_fed(sources: _Read[SourceConfig], models: _Read[ModelConfig]) -> None:
-    """Report sources that name unknown models, and models without a source."""
+    """Report sources that name unknown models, models without a source of predictions, and labels of unknown classes."""
     if any(one is None for _, one in (*sources, *models)):
         return
     names = [model.name for _, model in models if model is not None]
     fed: set[str] = set()
     for section, source in sources:
         assert source is not None  # noqa: S101  checked above
-        fed.update(source.models or names)
+        if source.carries is Carries.PREDICTIONS:
+            fed.update(source.models or names)
+        else:
+            _check_labelled(section, source, models)
         for stray in sorted(set(source.models) - set(names)):
             section.report("models", f"names of models: {', '.join(names)}", repr(stray))
     for section, model in models:
         if sources and model is not None and model.name not in fed:
-            section.report("name", "a model of at least one source", f"{model.name!r}, not in `models` of any source")
+            expected = "a model of at least one source of predictions"
+            section.report("name", expected, f"{model.name!r}, not in `models` of any")
+
+
+def _check_labelled(section: Section, source: SourceConfig, models: _Read[ModelConfig]) -> None:
+    """Report labels of models without a reference, which says what the classes are."""
+    labelled = [model for _, model in models if model is not None and source.labels(model.name)]
+    without = [model.name for model in labelled if model.reference is None]
+    if without and (source.models or len(without) == len(labelled)):
+        section.report("models", "labels of models with a reference", f"{without[0]!r}, which has none")
+
+
+def _taking_labels(model: ModelConfig, sources: _Read[SourceConfig]) -> ModelConfig:
+    """Return a model, with the default options of labels if it is audited or a source carries its labels."""
+    if model.labels is not None:
+        return model
+    labelled = any(source is not None and source.labels(model.name) for _, source in sources)
+    return replace(model, labels=LabelOptions()) if labelled or model.audit is not None else model
 
 
 def _check_minimum(sources: _Read[SourceConfig], models: _Read[ModelConfig]) -> None:
@@ -319,17 +350,6 @@ def _check_overlaps(section: Section, storage: Storage, sources: _Read[SourceCon
         type_.check_together(some)
 
 
-def _check_realised(models: _Read[ModelConfig], sources: _Read[SourceConfig]) -> None:
-    """Report files of realised accuracies that a source would read as records, and may archive or delete."""
-    for section, model in models:
-        if model is None or model.realised is None:
-            continue
-        for _, source in sources:
-            if source is not None and source.options.reads_folder(model.realised.parent):
-                expected = f"a file in a directory that source {source.name!r} does not read"
-                section.report("realised", expected, "one that it reads")
-
-
 def _warn_about_ages(sources: _Read[SourceConfig], models: _Read[ModelConfig]) -> None:
     """Warn about windows without an age whose records come from partitions."""
     sharded = [one for _, one in sources if one is not None and one.options.sharded]
@@ -340,6 +360,32 @@ def _warn_about_ages(sources: _Read[SourceConfig], models: _Read[ModelConfig]) -
             f"{section.at('window')}: without an age, the last records of an idle partition stay in the estimate"
             " forever: set one, such as age: 7d"
         )
+
+
+def _warn_about_labels(sources: _Read[SourceConfig], models: _Read[ModelConfig]) -> None:
+    """Warn about labels that do not come, or that not every replica gets."""
+    read = [(section, source) for section, source in sources if source is not None]
+    for section, model in models:
+        if model is None or (model.labels is None and model.audit is None):
+            continue
+        if not any(source.labels(model.name) for _, source in read):
+            section.findings.remarks.append(
+                f"{section.at('labels' if section.has('labels') else 'audit')}: no source has labels of model {model.name}, and"
+                " predictions are kept for them: add a source with carries: labels"
+            )
+    for section, source in read:
+        spread = [
+            model.name
+            for _, model in models
+            if model is not None
+            and source.labels(model.name)
+            and any(one.options.sharded and one.feeds(model.name) for _, one in read)
+        ]
+        if spread and not source.options.read_by_every_process:
+            section.findings.remarks.append(
+                f"{section.at('group')}: replicas share the predictions of model {spread[0]}, so that each of them must read all"
+                " labels: with more than one, give each a group of its own, such as group: cpcmon-labels-$HOSTNAME"
+            )
 
 
 EVERY_SECONDS = 2.0

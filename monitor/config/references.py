@@ -157,12 +157,12 @@ class _Loading:
             formats = [
                 model_options(model, reference).format
                 for model, reference in loaded
-                if reference is not None and source.feeds(model.name)
+                if reference is not None and source.reads(model.name)
             ]
             if not formats:
                 continue
             try:
-                RecordSchema(formats, source.fields)
+                RecordSchema(formats, source.fields, carries=source.carries)
             except UsageError as error:
                 self._report_error(f"sources[{index}].", error)
 
@@ -204,15 +204,16 @@ FEW_PARTITIONS = 16
 """With room for fewer, window.records was probably meant for all partitions together."""
 
 
-def partition_cost(source: SourceConfig, loaded: Loaded) -> tuple[int, int]:
-    """Return the maximum size of the windows and of the remembered ids of one partition, in bytes."""
+def partition_cost(source: SourceConfig, loaded: Loaded) -> tuple[int, int, int]:
+    """Return the maximum size of the windows, remembered ids and kept predictions of one partition, in bytes."""
     fed = [(model, reference) for model, reference in loaded if reference is not None and source.feeds(model.name)]
-    return sum(cost for _, cost in window_costs(fed)), sum(_id_bytes(model) for model, _ in fed)
+    windows = sum(cost for _, cost in window_costs(fed))
+    return windows, sum(_id_bytes(model) for model, _ in fed), sum(_kept_bytes(model) for model, _ in fed)
 
 
 def room_for(source: SourceConfig, config: Config, loaded: Loaded) -> int | None:
     """Return how many shards of a source fit beside the windows of sources without; None without windows."""
-    windows, _ = partition_cost(source, loaded)
+    windows, _, _ = partition_cost(source, loaded)
     shared = [
         (model, reference)
         for model, reference in loaded
@@ -227,6 +228,8 @@ def room_for(source: SourceConfig, config: Config, loaded: Loaded) -> int | None
 
 _PROGRAM_BYTES = 84e6
 """The interpreter, the libraries and SQLite's cache."""
+_KEPT_BYTES = 64
+"""Per prediction that is kept for its label."""
 _BATCH_BYTES, _BATCH_RECORDS = 300, 200_000
 """Per record that is read but not in windows yet, and how many there are at most."""
 _SPARE_ROOM = 1.2
@@ -250,6 +253,8 @@ class Forecast:
     """With as many remembered ids as allowed."""
     first_ids: int
     """When the windows have just been filled."""
+    kept: int
+    """With as many predictions kept for labels as allowed."""
     evaluation: int
     """Snapshots, reports, pages and history."""
     program: int
@@ -262,8 +267,8 @@ class Forecast:
 
     @property
     def later(self) -> int:
-        """The total with all remembered ids."""
-        return self.filled + self.ids + self.evaluation + self.program
+        """The total with all remembered ids and kept predictions."""
+        return self.filled + self.ids + self.kept + self.evaluation + self.program
 
 
 def forecast(loaded: Loaded) -> Forecast:
@@ -275,6 +280,7 @@ def forecast(loaded: Loaded) -> Forecast:
         filled=sum(_filled_bytes(model, reference) for model, reference in with_reference),
         ids=sum(_id_bytes(model) for model, _ in with_reference),
         first_ids=sum(_id_bytes(model, _records(model)) for model, _ in with_reference),
+        kept=sum(_kept_bytes(model) for model, _ in with_reference),
         evaluation=sum(_evaluation_bytes(model, reference) for model, reference in with_reference),
         program=round(_PROGRAM_BYTES) + _BATCH_BYTES * min(records, _BATCH_RECORDS),
     )
@@ -284,6 +290,11 @@ def _id_bytes(model: ModelConfig, records: int | None = None) -> int:
     """Return the memory for ids, and for groups if there are any; after so many records, or at most."""
     most = model.most_ids if records is None else min(model.most_ids, records)
     return bytes_at_most(most) * (1 if model.group_by is None else 2)
+
+
+def _kept_bytes(model: ModelConfig) -> int:
+    """Return the memory for predictions that are kept for labels."""
+    return 0 if model.labels is None else _KEPT_BYTES * model.labels.most
 
 
 def _records(model: ModelConfig) -> int:

@@ -1,4 +1,4 @@
-"""The report of one evaluation, the snapshot it was made from, and accuracies from late labels.
+"""The report of one evaluation, and the snapshot it was made from.
 
 A model may have thousands of windows, so a report holds columns; the report of one window is made when somebody looks at it.
 """
@@ -28,29 +28,11 @@ from monitor.core.estimate import HEADLINE, STATES, Estimate, Interval, Result, 
 from monitor.core.estimators.ensemble import headline_in
 from monitor.core.input_health import Count, FoundProblem
 from monitor.core.intervals import FIELD_LEVELS
+from monitor.core.labels.realised import LabelColumns, LabelSnapshot, SegmentLabels
 from monitor.core.performance import ClassReference, MeasuredPerformance, MixedShare, Performance, Target
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
 from monitor.core.totals import MeasuredWindows
-
-
-@dataclass(frozen=True, slots=True)
-class Realised:
-    """The realised accuracy of some records."""
-
-    at: float
-    """The time of the newest record, in Unix seconds."""
-    segment: str
-    """The name: `all`, or `site=A`."""
-    records: int
-    """At least one."""
-    right: int
-
-    @property
-    def accuracy(self) -> float:
-        """The share of right predictions."""
-        return self.right / self.records
-
 
 _NONE: Mapping[str, Result] = MappingProxyType({})
 _NO_PARTS: Mapping[str, Estimate] = MappingProxyType({})
@@ -99,6 +81,8 @@ class SegmentReport:
     """None if it cannot be said."""
     changes: tuple[ChangeStatus, ...] = ()
     """What the detectors of changes say; empty without an alert of type change."""
+    labels: SegmentLabels | None = None
+    """What labels say; None if the model takes none."""
 
     @property
     def name(self) -> str:
@@ -239,6 +223,8 @@ class WindowReports(Sequence[SegmentReport]):
     """With the baselines; None without a reference."""
     changes: ChangeColumns | None = None
     """None without an alert of type change."""
+    labels: LabelColumns | None = None
+    """None if the model takes no labels."""
 
     def __len__(self) -> int:
         """Return the number of windows."""
@@ -279,6 +265,7 @@ class WindowReports(Sequence[SegmentReport]):
             None if compared is None or not shown else compared.changed_class(index),
             None if compared is None else VERDICTS[compared.verdicts[index]],
             () if self.changes is None else self.changes.window(index),
+            None if self.labels is None else self.labels.window(index),
         )
 
     @property
@@ -541,3 +528,5 @@ class Snapshot:
     """The evidence of changes; None if nothing looks for them."""
     evidence_of: Collection[Segment] = ()
     """All segments with evidence, also those without a window now."""
+    labels: LabelSnapshot | None = None
+    """The predictions that may have labels; None if the model takes none."""

@@ -144,6 +144,8 @@ class Admitted:
     """Records that are not in the chunk: later ones of the same batch fill all their windows."""
     without_segment: tuple[int, ...] = ()
     """By set of segment fields, how many records lack one of them."""
+    whole: Chunk | None = None
+    """With all records, also those that are not in the chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +230,11 @@ class ModelWindows:
         chunk = Chunk(now, records.at, records.vectors, tuple(segments), codes, decided, counted)
         forgotten = [segment for segment in idle if segment not in known]
         if len(records) <= self._bounds.capacity:
-            return Admitted(chunk, unstored, forgotten, 0, tuple(without))
+            return Admitted(chunk, unstored, forgotten, 0, tuple(without), chunk)
         rows = _lasting(chunk, self._bounds.capacity)
         if counted is not None:
             rows = np.union1d(rows, np.flatnonzero(counted))
-        return Admitted(chunk.taken(rows), unstored, forgotten, len(records) - len(rows), tuple(without))
+        return Admitted(chunk.taken(rows), unstored, forgotten, len(records) - len(rows), tuple(without), chunk)
 
     def in_time(self, at: Floats, now: float) -> Booleans:
         """Return which records of a batch that arrived at `now` are recent enough to count as evidence."""

@@ -192,6 +192,9 @@ class Gauge:
         self._thresholded: list[tuple[CalibratedEstimator, np.float32]] = []
         self._interpolated: list[tuple[CalibratedEstimator, LinearCurve]] = []
         place = self._place_sums()
+        self._calibrated = next(
+            one.estimator for one in calibration.estimators if isinstance(one.estimator, CalibratedConfidence)
+        )
         self.members = None if calibration.adaptive_weight is None else MemberValues(calibration)
         """What detectors of changes watch; None if the reference is old."""
         self._sets = [slice(place, place + ROWS), slice(place + ROWS, place + 2 * ROWS)]
@@ -351,6 +354,12 @@ class Gauge:
         np.exp(scaled, out=scaled)
         scaled /= denominators
         return [raw, scaled]
+
+    def calibrated(self, vectors: Singles, named: Integers | None = None) -> tuple[Integers, Floats]:
+        """Return the decision of each record, and the accuracy of the reference at its confidence."""
+        decided = self.calibration.decision.taken(vectors, named)
+        confidence = vectors[np.arange(len(vectors)), decided].astype(np.float64)
+        return decided, np.interp(confidence, self._calibrated.confidence, self._calibrated.accuracy)
 
     def summed(self, measures: Measures, starts: Integers) -> Numbers:
         """Return the sums of groups of consecutive records, shape (sums, groups), with 0 for those of conformal sets."""

@@ -12,6 +12,7 @@ from monitor.evaluation.stored_values import baselines_key_of, key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.hints import CONFIG_FILE, Wording
+from monitor.records.record_schema import Carries
 from monitor.reference.reference import Reference
 from monitor.sources.base import Source, SourceContext
 from monitor.state.evaluation_history import History
@@ -49,7 +50,7 @@ def build(
     models = [model_options(model, reference) for model, reference in loaded if reference is not None]
     sources: list[Source] = []
     for source in config.sources:
-        formats = [model.format for model in models if source.feeds(model.name)]
+        formats = [model.format for model in models if source.reads(model.name)]
         if not formats:
             continue
         context = SourceContext(
@@ -62,9 +63,11 @@ def build(
             wording,
             _fingerprint(models),
             room_for(source, config, loaded) if source.options.sharded else None,
+            source.carries,
         )
         sources.append(source.options.build(context))
-    ingestion = Ingestion(state, [ModelState(model) for model in models], sources, config.ingest, history)
+    labels = [source.name for source in config.sources if source.carries is Carries.LABELS]
+    ingestion = Ingestion(state, [ModelState(model) for model in models], sources, config.ingest, history, labels)
     for name, value in unwritten.items():
         ingestion.values.store(name, value)
     kept = {**state.values(), **unwritten}

@@ -8,7 +8,6 @@ from importlib.metadata import version
 from monitor.config.config import Config, Every
 from monitor.daemon.build import References
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock
-from monitor.daemon.realised_file import RealisedContent, RealisedFiles
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Watchdog
 from monitor.sinks.manager import SinkManager
@@ -36,7 +35,6 @@ class DaemonStatus:
     state: State | None = None
     references: References = field(default_factory=dict)
     """By model; None for a model without one."""
-    realised: RealisedFiles = field(default_factory=RealisedFiles)
 
     def unhealthy(self) -> list[str]:
         """Return the problems that need a restart. Takes no lock that a stuck loop may hold."""
@@ -94,8 +92,6 @@ class DaemonStatus:
             evaluation_seconds=lambda: [
                 one.evaluate.seconds for one in self.config.models if isinstance(one.evaluate, Every)
             ],
-            realised=lambda model: self._realised(model).accuracies,
-            realised_remark=lambda model: self._realised(model).remark,
             settings=lambda: self.config.settings,
             reference=lambda model: self.references.get(model),  # noqa: PLW0108 - replaced on reload
             history=self.history.series,
@@ -103,9 +99,6 @@ class DaemonStatus:
             rejects=self.rejects,
             runbooks=lambda: self.config.runbooks,
         )
-
-    def _realised(self, model: str) -> RealisedContent:
-        return self.realised.read(next((one.realised for one in self.config.models if one.name == model), None))
 
     def sources(self) -> list[SourceView]:
         """Return the status of each source."""

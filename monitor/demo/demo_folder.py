@@ -96,7 +96,6 @@ class Folder:
         self.labelled = path / "hospitals_labelled.jsonl"
         self.arriving = path / "arriving"
         self.state = path / "state-live"
-        self.realised = path / "realised.jsonl"
         self.log = path / "cpcmon.log"
         self._fingerprint_file = path / ".density.ref.of"
 
@@ -129,7 +128,7 @@ class Folder:
         """Reject a folder with files that the demo did not write and would overwrite."""
         if (self.path / _LOCK).exists():
             return
-        taken = [path for path in (self.arriving, self.state, self.realised, self.log) if path.exists()]
+        taken = [path for path in (self.arriving, self.state, self.log) if path.exists()]
         configs = [path for path in (self.config, self.path / "tour.yaml") if path.exists()]
         ours = [path for path in configs if path.read_text(encoding="utf-8", errors="replace").startswith(_OURS)]
         taken += [path for path in configs if path not in ours]
@@ -158,8 +157,7 @@ class Folder:
                 shutil.rmtree(self.state)
         shutil.rmtree(self.arriving, ignore_errors=True)
         self.arriving.mkdir()
-        for path in (self.realised, self.log):
-            path.unlink(missing_ok=True)
+        self.log.unlink(missing_ok=True)
 
     def known_reference(self) -> Reference | None:
         """Write the example data; return the reference if it was made from the same data by this version."""
@@ -227,8 +225,6 @@ models:
   - name: density
     version: "2.1"
     reference: density.ref
-    # Realised accuracies. Pages show them; estimates do not use them.
-    realised: realised.jsonl
     window: {{records: {window}, age: 7d}}
     minimum_records: {minimum}
     segment_by: [[hospital], [hospital, scanner]]

@@ -1,4 +1,4 @@
-"""Plays the story: sends records to a supervised daemon, writes realised accuracies, narrates."""
+"""Plays the story: sends records to a supervised daemon, narrates."""
 
 import json
 import re
@@ -14,7 +14,6 @@ from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 from monitor.core.estimate import HEADLINE
-from monitor.core.report import Realised
 from monitor.demo.demo_folder import MINIMUM, WINDOW, DirectoryFeed, Feed, Folder, KafkaFeed
 from monitor.demo.story import LENGTH, LOWEST, MODEL, REPLACED, SHIFTED, Exams, Truth, events, records
 from monitor.errors import Problem, ServerError
@@ -67,7 +66,7 @@ class Narration:
             self.say(f"{_clock(seconds)}  {self._in(_GREEN, 'ended')} {alert} for {name}")
         self._firing = firing
 
-    def numbers(self, seconds: float, segments: Segments, realised: dict[str, Realised | None]) -> None:
+    def numbers(self, seconds: float, segments: Segments, realised: dict[str, float | None]) -> None:
         """Print the accuracy at the replaced scanner, at the least accurate hospital and overall."""
         windows = ((f"{REPLACED.room} at {REPLACED.hospital}", SHIFTED), (_LOWEST, LOWEST), ("all scanners", "all"))
         pairs = "; ".join(f"{title} {_pair(segments.get(name), realised.get(name))}" for title, name in windows)
@@ -81,10 +80,8 @@ def _clock(seconds: float) -> str:
     return f"{int(seconds) // 60:3d}:{int(seconds) % 60:02d}"
 
 
-def _pair(segment: dict[str, Any] | None, realised: Realised | None) -> str:
-    return (
-        f"estimated {_number(_estimated(segment))}, realised {_number(None if realised is None else realised.accuracy)}"
-    )
+def _pair(segment: dict[str, Any] | None, realised: float | None) -> str:
+    return f"estimated {_number(_estimated(segment))}, realised {_number(realised)}"
 
 
 def _estimated(segment: dict[str, Any] | None) -> float | None:
@@ -153,7 +150,6 @@ class DaemonProcess:
 
 _TICK_SECONDS = 0.5
 _STATUS_SECONDS = 2.0
-_TRUTH_SECONDS = 5.0
 _NUMBERS_SECONDS = 10.0
 _MOST_SECONDS = 5.0
 """Upper bound for records sent at once after a delay."""
@@ -189,7 +185,7 @@ def play(options: DemoOptions, reference: float, say: Callable[[str], None], *, 
                 f"Estimates are those of `{HEADLINE}`, the main number. Its page shows two intervals: what chance explains,"
                 " and how far estimates have been off in real shifts."
             )
-            _Playing(options, folder, feed, daemon, url, run).go(Narration(say, reference, coloured))
+            _Playing(options, feed, daemon, url, run).go(Narration(say, reference, coloured))
         finally:
             daemon.stop()
     finally:
@@ -213,11 +209,8 @@ class _Due:
 class _Playing:
     """One run of the story."""
 
-    def __init__(
-        self, options: DemoOptions, folder: Folder, feed: Feed, daemon: DaemonProcess, url: str, run: str
-    ) -> None:
+    def __init__(self, options: DemoOptions, feed: Feed, daemon: DaemonProcess, url: str, run: str) -> None:
         self._options = options
-        self._folder = folder
         self._feed = feed
         self._daemon = daemon
         self._url = url
@@ -228,11 +221,7 @@ class _Playing:
 
     def go(self, narration: Narration) -> None:
         """Play until the time is up."""
-        status, truth, numbers = (
-            _Due(_STATUS_SECONDS / self._options.speed),
-            _Due(_TRUTH_SECONDS),
-            _Due(_NUMBERS_SECONDS),
-        )
+        status, numbers = _Due(_STATUS_SECONDS / self._options.speed), _Due(_NUMBERS_SECONDS)
         began, narrated, fed = time.monotonic(), -1.0, 0.0
         while True:
             self._daemon.check()
@@ -246,15 +235,11 @@ class _Playing:
             narrated = at
             self._send(min(passed - fed, _MOST_SECONDS), at)
             fed = passed
-            if truth.now(passed):
-                self._truth.write(self._folder.realised, time.time())
             if status.now(passed) and (segments := read_segments(self._url)) is not None:
                 narration.alerts(at, segments)
                 if _has_estimate(segments) and numbers.now(passed):
-                    now = time.time()
-                    narration.numbers(
-                        at, segments, {name: self._truth.now(name, now) for name in (SHIFTED, LOWEST, "all")}
-                    )
+                    realised = {name: self._truth.now(name) for name in (SHIFTED, LOWEST, "all")}
+                    narration.numbers(at, segments, realised)
             time.sleep(max(0.0, _TICK_SECONDS - (time.monotonic() - began - passed)))
 
     def _send(self, seconds: float, at: float) -> None:

@@ -5,15 +5,12 @@ the labelled set, Northlake is not. There a scanner is replaced. Its images have
 minutes later. All times are in seconds of the story.
 """
 
-import json
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from monitor.core.report import Realised
 from monitor.demo.example_data import CLASSES, PREVALENCE, Floats, trained
 
 
@@ -159,18 +156,13 @@ def records(examined: list[Examined], first: int, run: str, now: float) -> list[
     ]
 
 
-KEPT_SECONDS = 1800.0
-"""Time span of the file."""
-
-
 class Truth:
-    """The realised accuracy of each segment over its window, and its history of half an hour."""
+    """The realised accuracy of each segment over its window. The daemon does not know it."""
 
     def __init__(self, window: int, minimum: int) -> None:
         self._window = window
         self._minimum = minimum
         self._right: dict[str, deque[bool]] = {}
-        self._history: deque[Realised] = deque()
 
     def note(self, examined: list[Examined]) -> None:
         """Add exams to the windows."""
@@ -178,22 +170,7 @@ class Truth:
             for segment in one.scanner.segments:
                 self._right.setdefault(segment, deque(maxlen=self._window)).extend(one.right)
 
-    def now(self, segment: str, at: float) -> Realised | None:
+    def now(self, segment: str) -> float | None:
         """Return the realised accuracy of a segment; None with too few records."""
         found = self._right.get(segment, ())
-        if len(found) < self._minimum:
-            return None
-        return Realised(at, segment, len(found), sum(found))
-
-    def write(self, path: Path, at: float) -> None:
-        """Append the accuracy of every segment and replace the file."""
-        self._history.extend(one for segment in self._right if (one := self.now(segment, at)) is not None)
-        # Later entries were written before the clock was set back.
-        while self._history and not at - KEPT_SECONDS <= self._history[0].at <= at:
-            self._history.popleft()
-        temporary = path.with_name(f".{path.name}.tmp")
-        with temporary.open("w", encoding="utf-8") as file:
-            for one in self._history:
-                line = {"at": round(one.at, 3), "segment": one.segment, "records": one.records, "right": one.right}
-                file.write(json.dumps(line) + "\n")
-        temporary.replace(path)
+        return sum(found) / len(found) if len(found) >= self._minimum else None

@@ -414,6 +414,9 @@ class Evaluator:
             _set_state(one.memory, STATES[state], at.now)
         compared = self._compare(snapshot, found, at.now)
         changes = self._detect(snapshot, found.states, at.now)
+        labels = None
+        if snapshot.labels is not None:
+            labels = snapshot.labels.columns(len(records), len(reference.classes), at.now)
         facts = WindowFacts(
             found.states,
             quiet_seconds,
@@ -459,6 +462,7 @@ class Evaluator:
             performance,
             compared,
             changes,
+            labels,
         )
 
     def _detect(self, snapshot: Snapshot, states: Codes, now: float) -> ChangeColumns | None:
@@ -699,6 +703,7 @@ def _joined(windows: WindowReports, missing: Sequence[SegmentReport]) -> WindowR
     return replace(
         found,
         changes=None if windows.changes is None else windows.changes.padded(len(missing)),
+        labels=windows.labels,
         performance=None if performance is None else performance.padded(len(missing)),
         comparisons=None if windows.comparisons is None else windows.comparisons.padded(len(missing)),
     )

@@ -15,7 +15,10 @@ _LONGEST_PAUSE_SECONDS = 30.0
 
 
 class Backlog:
-    """What the sources have not delivered yet, as of the last complete poll. Updated by one thread, read by any."""
+    """What the sources have not delivered yet, as of the last complete poll. Updated by one thread, read by any.
+
+    Estimates wait only for the given sources.
+    """
 
     def __init__(self, sources: Sequence[Source], limits: IngestOptions) -> None:
         self._sources, self._limits = sources, limits
@@ -58,7 +61,7 @@ class Backlog:
             or lag.bytes > limits.catching_up_bytes
             or lag.files > limits.catching_up_files
             or (lag.oldest_unread is not None and now - lag.oldest_unread > limits.catching_up_age_seconds)
-            for lag in self.lags().values()
+            for lag in (self._lags[one.name] for one in self._sources if one.name in self._lags)
         )
 
     def _awaits_assignment(self, source: Source) -> bool:

@@ -7,7 +7,7 @@ nothing twice: before the commit the same records are read again, after it they 
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from monitor.config.config import IngestOptions
@@ -17,7 +17,7 @@ from monitor.core.segments import Segment
 from monitor.errors import StatePaused
 from monitor.ingest.backlog import Backlog
 from monitor.ingest.model_state import ModelState, ModelStates
-from monitor.ingest.planning import plan_commit, share_of_commit
+from monitor.ingest.planning import plan_commit, plan_label_commit, share_of_commit
 from monitor.ingest.restore import restore, restore_shard
 from monitor.sources.base import Delivery, Lag, Source, SourceStatus
 from monitor.state.commit_plan import CommitPlan, Counters, RejectionEntry, Shard, StoredCounters
@@ -224,10 +224,13 @@ class Ingestion:
         sources: Sequence[Source],
         options: IngestOptions | None = None,
         history: History | None = None,
+        label_sources: Collection[str] = (),
     ) -> None:
+        """`label_sources` names the sources that carry labels."""
         options = options or IngestOptions()
-        self._state, self._sources = state, sources
-        self.backlog = Backlog(sources, options)
+        self._state, self._sources, self._label_sources = state, sources, frozenset(label_sources)
+        # Estimates do not wait for labels.
+        self.backlog = Backlog([source for source in sources if source.name not in self._label_sources], options)
         # Loaded first: counters at 0 until the restore has ended would look like a reset.
         stored = state.counters()
         self.states = ModelStates(models, Counters.from_stored(stored), self.backlog)
@@ -322,9 +325,14 @@ class Ingestion:
         """Plan, commit, update memory, acknowledge: in this order."""
         if not deliveries:
             return
-        plan = plan_commit(self.states, source.name, deliveries, now, sharded=source.sharded)
-        self._commit(plan, now)
-        source.acknowledge(self.states.oldest(source.name))
+        if source.name in self._label_sources:
+            plan = plan_label_commit(self.states, source.name, deliveries, now)
+            self._commit(plan, now)
+            source.acknowledge(self.states.oldest_label(source.name))
+        else:
+            plan = plan_commit(self.states, source.name, deliveries, now, sharded=source.sharded)
+            self._commit(plan, now)
+            source.acknowledge(self.states.oldest(source.name))
         tick.counted.add(plan.counted)
         tick.commits += 1
         self._log_events(source.name, deliveries)

@@ -19,6 +19,7 @@ from monitor.config.config import ModelOptions
 from monitor.core.change import EvidenceSums, EvidenceTable
 from monitor.core.decisions import DecidedBy
 from monitor.core.input_health import Count, InputHealth, InputProblem, count_key
+from monitor.core.labels.kept_predictions import KeptPredictions, RowLog, UnusedLog
 from monitor.core.recent_ids import RecentIds
 from monitor.core.report import InputFacts, Snapshot
 from monitor.core.scores import Floats
@@ -26,6 +27,7 @@ from monitor.core.segments import ALL, Chunk, Segment
 from monitor.core.totals import Gauge, MeasuredWindows
 from monitor.core.window import Added, Parts, measured, measured_after
 from monitor.ingest.backlog import Backlog
+from monitor.ingest.late_labels import ModelLabels
 from monitor.state.commit_plan import (
     COMMON,
     ChunkLog,
@@ -35,6 +37,8 @@ from monitor.state.commit_plan import (
     StoredChunk,
     WindowName,
     groups_name,
+    labels_name,
+    predictions_name,
     stored_name,
 )
 from monitor.state.record_tables import joined
@@ -127,6 +131,7 @@ class ModelState:
         shard: Shard = COMMON,
         gauge: Gauge | None = None,
         evidence: ModelEvidence | None = None,
+        labels: ModelLabels | None = None,
     ) -> None:
         self.options = options
         self.stored_name = stored_name(options.name, shard)
@@ -139,8 +144,21 @@ class ModelState:
         self.decides = options.reference.calibration.decision.by is DecidedBy.FIELD
         """Whether records name the decision."""
         self.ids, self.groups = RecentIds(options.most_ids), RecentIds(options.most_ids)
-        self.hashes = {self.stored_name: self.ids, groups_name(self.stored_name): self.groups}
-        """What is remembered of ids and groups, by its name in the state."""
+        if labels is None and options.labels is not None:
+            labels = ModelLabels(options)
+        self.labels = labels
+        """Shared by all shards; None if the model takes no labels."""
+        self.predictions: KeptPredictions | UnusedLog = (
+            UnusedLog() if options.labels is None else KeptPredictions(options.labels.most)
+        )
+        self.hashes: dict[str, RecentIds | RowLog | UnusedLog] = {
+            self.stored_name: self.ids,
+            groups_name(self.stored_name): self.groups,
+            predictions_name(self.stored_name): self.predictions,
+        }
+        """What is remembered of ids, groups, predictions and labels, by its name in the state."""
+        if shard == COMMON:
+            self.hashes[labels_name(self.stored_name)] = UnusedLog() if labels is None else labels.log
         self.health = InputHealth()
         self.hints: tuple[str, ...] = ()
         self.clear()
@@ -163,7 +181,7 @@ class ModelState:
 
     def in_shard(self, shard: Shard) -> "ModelState":
         """Return the same model for another shard, without records."""
-        return ModelState(self.options, shard, self.gauge, self.evidence)
+        return ModelState(self.options, shard, self.gauge, self.evidence, self.labels)
 
     def holds(self, segment: Segment) -> bool:
         """Return whether the configuration has a window for this segment."""
@@ -179,7 +197,7 @@ class ModelState:
                 plan.ids_merged[name] = (batches - _MERGED_BATCHES, batches - 1)
             # Without `group_by`, earlier groups are of no use.
             unused = known is self.groups and self.options.group_by is None
-            if needed := known.next_batch if unused else known.first_needed:
+            if needed := batches if unused or isinstance(known, UnusedLog) else known.first_needed:
                 plan.ids_needed[name] = needed
 
     def enter(self, chunk: Chunk, number: int, running: float) -> tuple[Added, int]:
@@ -242,6 +260,12 @@ class ModelState:
             self.windows.settle_evidence()
             last = max(self.log.last, self.evidence.stored_to.get(self.stored_name, 0))
             self.evidence.stored_to[self.stored_name], self.evidence.waits = last, True
+
+    def forget_labels(self) -> None:
+        """Drop kept predictions and labels."""
+        for log in (self.predictions, None if self.labels is None else self.labels.log):
+            if isinstance(log, RowLog):
+                log.clear()
 
     def forget(self, segment: Segment) -> None:
         """Remove a segment, if it is there. The window of all records stays."""
@@ -344,6 +368,7 @@ class ModelStates:
             came_before=latest([one.earlier_arrival.get(segment) for one, segment in each]),
             evidence=None if common.evidence is None else common.evidence.table.snapshot(tuple(shards)),
             evidence_of=() if common.evidence is None else common.evidence.table.segments,
+            labels=None if common.labels is None else common.labels.snapshot(self.of(model), tuple(shards), now),
             input=InputFacts(
                 health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints, referred
             ),
@@ -444,9 +469,16 @@ class ModelStates:
             return [(model.stored_name, segment) for model in self for segment in model.windows.idle(now)]
 
     def oldest(self, source: str) -> dict[str, float]:
-        """Return by shard of a source the time of the oldest record in any window; infinity without one."""
+        """Return by shard of a source the time of the oldest record that is still needed; infinity without one."""
         with self.lock:
             return {name: _oldest(models.values()) for (owner, name), models in self._shards.items() if owner == source}
+
+    def oldest_label(self, source: str) -> dict[str, float]:
+        """Return by shard of a source of labels the time of the oldest label."""
+        with self.lock:
+            logs = [one.labels.log for one in self.common.values() if one.labels is not None]
+            at = min((float(log["at"].min()) for log in logs if len(log)), default=math.inf)
+            return {name: at for owner, name in self._shards if owner == source}
 
     def maintain(self, plan: CommitPlan) -> None:
         """Plan the maintenance of the stored records, and of the evidence of changes."""
@@ -506,7 +538,14 @@ class ModelStates:
                 hashes[batch.model].remember(batch.hashes)
             for name, health in plan.health.items():
                 self.common[name].health = health
+            self._note_places(plan)
         self._published = self.counted.copy()
+
+    def _note_places(self, plan: CommitPlan) -> None:
+        """Note how many places of kept predictions are stored."""
+        for name, places in plan.places.items():
+            if (labels := self.common[name].labels) is not None:
+                labels.stored_places = places
 
     def _forget_evidence(self, model: str, segment: Segment) -> None:
         """Forget the evidence of a segment that no shard has any more."""
@@ -564,5 +603,9 @@ def _windows(shards: Shards) -> Parts:
 
 
 def _oldest(models: Iterable[ModelState]) -> float:
-    windows = (model.windows[segment].oldest for model in models for segment in model.windows)
-    return min((one for one in windows if one is not None), default=math.inf)
+    some = list(models)
+    windows = (model.windows[segment].oldest for model in some for segment in model.windows)
+    kept = (model.predictions for model in some)
+    # The first prediction may be late; a few more that are read again do no harm.
+    predictions = (float(one["at"][0]) for one in kept if isinstance(one, KeptPredictions) and len(one))
+    return min((one for one in (*windows, *predictions) if one is not None), default=math.inf)

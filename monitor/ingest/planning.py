@@ -10,6 +10,8 @@ from monitor.core.input_health import FAR_BEHIND_SECONDS
 from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.record_columns import Records
 from monitor.core.scores import Booleans, Singles
+from monitor.core.segments import Admitted
+from monitor.ingest.late_labels import plan_labels, plan_predictions
 from monitor.ingest.model_state import ModelState, ModelStates
 from monitor.records.rejections import Reason
 from monitor.sources.base import Delivery
@@ -21,7 +23,8 @@ _MOST_NUMBERS, _MOST_DELIVERIES, _MOST_POINTERS = 1 << 20, 5_000, 10_000
 
 def share_of_commit(delivery: Delivery) -> float:
     """Return the share of a delivery in a commit of the largest size."""
-    numbers = sum(one.vectors.size for one in delivery.batch.models.values())
+    # Labels have no vectors.
+    numbers = sum(max(one.vectors.size, len(one)) for one in delivery.batch.models.values())
     return numbers / _MOST_NUMBERS + 1 / _MOST_DELIVERIES + len(delivery.batch.pointers) / _MOST_POINTERS
 
 
@@ -51,7 +54,21 @@ def plan_commit(
         name: states.common[name].health.added(_joined(accepted.get(name, ()), states.common[name]), rejected[name])
         for name in accepted.keys() | rejected.keys()
     }
-    plan.values = {f"health:{name}": health.to_bytes() for name, health in plan.health.items()}
+    plan.values = {**plan.values, **{f"health:{name}": health.to_bytes() for name, health in plan.health.items()}}
+    states.maintain(plan)
+    return plan
+
+
+def plan_label_commit(states: ModelStates, source: str, deliveries: Sequence[Delivery], now: float) -> CommitPlan:
+    """Plan the commit of some deliveries of a source of labels, by name. Rejected labels say nothing of the predictions."""
+    plan = CommitPlan(checkpoints={source: {k: v for one in deliveries for k, v in one.checkpoints.items()}})
+    with states.lock:
+        for name, model in states.common.items():
+            blocks = [one.batch.models[name] for one in deliveries if name in one.batch.models]
+            if blocks:
+                plan_labels(plan, model, states.of(name), source, Records.joined(blocks), now)
+    for delivery in deliveries:
+        _plan_events(plan, source, delivery)
     states.maintain(plan)
     return plan
 
@@ -89,19 +106,27 @@ def _plan_records(plan: CommitPlan, model: ModelState, source: str, blocks: list
         counted.records_without_group[name] += int(np.count_nonzero(records.groups == NO_ID))
         records = replace(records, counted=_first_of_groups(plan, model, records, records.groups, now))
     admitted = model.windows.admit(records, now)
+    if admitted.chunk is not None:
+        plan.chunks.append((model.stored_name, admitted.chunk))
+        if model.labels is not None:
+            plan_predictions(plan, model, records, admitted.whole or admitted.chunk)
+    plan.deleted_windows.extend((model.stored_name, segment) for segment in admitted.forgotten)
+    _count_admitted(plan, model, admitted)
     counted.records[source, name] += len(records)
     counted.records_future[name] += future
     if behind := np.count_nonzero(records.at < now - FAR_BEHIND_SECONDS):
         counted.records_behind[name] += int(behind)
+    return records.vectors
+
+
+def _count_admitted(plan: CommitPlan, model: ModelState, admitted: Admitted) -> None:
+    """Count records without a window."""
+    counted, name = plan.counted, model.name
     if any(admitted.without_segment):
         for fields, without in zip(model.options.segmentation.split_by, admitted.without_segment, strict=True):
             counted.records_without_segment[name, ",".join(fields)] += without
     counted.records_unstored_segment[name] += admitted.unstored
     counted.records_late[name] += admitted.late
-    if admitted.chunk is not None:
-        plan.chunks.append((model.stored_name, admitted.chunk))
-    plan.deleted_windows.extend((model.stored_name, segment) for segment in admitted.forgotten)
-    return records.vectors
 
 
 def _first_of_groups(plan: CommitPlan, model: ModelState, records: Records, groups: Hashes, now: float) -> Booleans:

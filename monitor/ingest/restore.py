@@ -13,7 +13,7 @@ from monitor.core.input_health import InputHealth
 from monitor.core.segments import ALL, Segment, name_of
 from monitor.ingest.backlog import ProgressLog
 from monitor.ingest.model_state import ModelState, evidence_key_of
-from monitor.state.commit_plan import COMMON, StoredChunk, WindowName, display_name, split_stored_name
+from monitor.state.commit_plan import COMMON, StoredChunk, WindowName, display_name, places_key, split_stored_name
 from monitor.state.store import State
 
 # Records added in one call: enough to make the cost per call negligible.
@@ -49,6 +49,8 @@ def restore(
             }
             reason = model.evidence.restore(values.get(evidence_key_of(name)), {ALL, *(one for _, one in stored)}, now)
             anew += [] if reason is None else [f"{name}: the evidence of changes starts anew: {reason}"]
+        if model.labels is not None:
+            model.labels.restore(values.get(places_key(name)))
     _restore_models(state, models.values(), dropped, nullcontext())
     _count_elsewhere(state, models, dropped)
     for name, model in models.items():
@@ -111,6 +113,12 @@ def _restore_models(
     hashes = {name: known for model in named.values() for name, known in model.hashes.items()}
     for ids in state.ids(hashes):
         hashes[ids.model].remember(ids.hashes, ids.number)
+    for stored, segment in dropped:
+        model_name, _ = split_stored_name(stored)
+        for model in named.values():
+            # Kept predictions and labels are of the same records.
+            if segment == ALL and model.name == model_name:
+                model.forget_labels()
 
 
 def _count_elsewhere(state: State, models: Mapping[str, ModelState], dropped: Container[WindowName]) -> None:

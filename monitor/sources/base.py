@@ -303,6 +303,11 @@ class SourceOptions(ABC):
     def check_together(cls, sources: Sequence[tuple[Section, Self]]) -> None:
         """Report conflicts between the sources of this type, such as two that read the same data."""
 
+    @property
+    def read_by_every_process(self) -> bool:
+        """Whether each process with these settings reads all records, as all of them need all labels."""
+        return not self.sharded
+
     def reads_folder(self, folder: Path) -> bool:  # noqa: ARG002 - most sources read no files
         """Return whether files in a folder, which need not exist yet, would be read as records."""
         return False

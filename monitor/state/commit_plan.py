@@ -26,7 +26,7 @@ COMMON: Shard = ("", "")
 """The shard of all sources without shards."""
 
 # Control characters: they cannot appear in a model or source name.
-_BETWEEN, _OF_GROUPS = "\x1f", "\x1egroups"
+_BETWEEN, _OF_GROUPS, _OF_PREDICTIONS, _OF_LABELS = "\x1f", "\x1egroups", "\x1epredictions", "\x1elabels"
 
 # The largest merged chunk, in records and in numbers (4 MiB): a merge must not delay a commit noticeably.
 _MOST_RECORDS, _MOST_NUMBERS = 1 << 16, 1 << 20
@@ -66,6 +66,21 @@ def stored_name(model: str, shard: Shard) -> str:
 def groups_name(stored: str) -> str:
     """Return the name under which the group hashes of a model and shard are stored, among the id hashes."""
     return stored + _OF_GROUPS
+
+
+def predictions_name(stored: str) -> str:
+    """Return the name under which the kept predictions of a model and shard are stored, among the id hashes."""
+    return stored + _OF_PREDICTIONS
+
+
+def labels_name(stored: str) -> str:
+    """Return the name under which the labels of a model are stored, among the id hashes."""
+    return stored + _OF_LABELS
+
+
+def places_key(model: str) -> str:
+    """Return the key of the segments that kept predictions name, among the values."""
+    return f"places:{model}"
 
 
 def split_stored_name(stored: str) -> tuple[str, Shard]:
@@ -114,6 +129,10 @@ class Counters:
     records_unstored_segment: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_late: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     records_evicted: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
+    labels: Counter[tuple[str, str]] = field(default_factory=Counter, metadata=_SOURCE_MODEL)
+    labels_repeated: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
+    labels_corrected: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
+    labels_without_prediction: Counter[str] = field(default_factory=Counter, metadata=_MODEL)
     source_events: Counter[tuple[str, str]] = field(default_factory=Counter, metadata=_EVENT)
     state_recovered: Counter[str] = field(default_factory=Counter, metadata=_FROM)
     state_damaged_chunks: Counter[tuple[()]] = field(default_factory=Counter, metadata=_NONE)
@@ -160,12 +179,12 @@ _COUNTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = tuple(
 
 
 class IdBatch(NamedTuple):
-    """One batch of id hashes of a model and shard."""
+    """One batch of id hashes of a model and shard, or of rows that begin with one."""
 
     model: str
-    """The stored name, or that of its groups."""
+    """The stored name, or that of its groups, kept predictions or labels."""
     number: int
-    """Increases with every batch of the model; see `RecentIds`."""
+    """Increases with every batch of the model; see `RecentIds` and `RowLog`."""
     hashes: Hashes
 
 
@@ -213,6 +232,8 @@ class CommitPlan:
     """New values, to be written."""
     health: Mapping[str, InputHealth] = field(default_factory=dict)
     """By model, for memory; its bytes are among `values`."""
+    places: dict[str, int] = field(default_factory=dict)
+    """By model, how many places of kept predictions are among `values`."""
     evidence_to: dict[str, int] = field(default_factory=dict)
     """By stored name of a model, the id of the last chunk whose evidence is among `values`."""
     values: Mapping[str, bytes | None] = field(default_factory=dict)

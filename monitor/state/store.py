@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from monitor.core.segments import Segment
+from monitor.core.segments import ALL, Segment
 from monitor.errors import Problem, StateLost, StatePaused
 from monitor.records.record_batch import Pointer
 from monitor.state.commit_plan import (
@@ -21,6 +21,9 @@ from monitor.state.commit_plan import (
     StoredCounters,
     WindowName,
     display_name,
+    labels_name,
+    predictions_name,
+    split_stored_name,
 )
 from monitor.state.database import (
     BACKUPS,
@@ -305,6 +308,10 @@ class State:
                 ((name, checksum(shape, name), shape) for name, shape in shapes.items()),
             )
             self._windows.delete(dropped)
+            # Kept predictions and labels are of the same records.
+            whole = {stored for stored, segment in dropped if segment == ALL}
+            names = {predictions_name(one) for one in whole} | {labels_name(split_stored_name(one)[0]) for one in whole}
+            self._connection.executemany("DELETE FROM ids WHERE model = ?", ((name,) for name in names))
             # The recovery is in the events now.
             self._write_values({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
             self._note_events(events, now)

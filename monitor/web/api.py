@@ -15,7 +15,7 @@ from monitor.core.history import Series, Span
 from monitor.core.input_health import FoundProblem
 from monitor.core.intervals import by_level
 from monitor.core.performance import MixedShare, Performance
-from monitor.core.report import Realised, ReferenceFacts, Report, SegmentReport
+from monitor.core.report import ReferenceFacts, Report, SegmentReport
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, name_of
 from monitor.reference.reference import Reference
@@ -258,11 +258,6 @@ def history_document(site: Site, query: Mapping[str, str]) -> bytes | None:
             "span": span,
             "step_seconds": series.step_seconds,
             **_columns(series),
-            "realised": [
-                {key: value for key, value in _realised(one).items() if key != "segment"}
-                for one in site.realised(model)
-                if one.segment == segment
-            ],
         }
     )
 
@@ -284,20 +279,6 @@ def _columns(series: Series) -> dict[str, Any]:
 
 def _numbers(column: Floats) -> list[float | None]:
     return [round(value, _DIGITS) if isfinite(value) else None for value in column.tolist()]
-
-
-def realised_document(site: Site, query: Mapping[str, str]) -> bytes | None:
-    """Return the realised accuracies of a model; None for an unknown one."""
-    model = query.get("model", "")
-    if model not in site.reports():
-        return None
-    realised = [_realised(one) for one in site.realised(model)]
-    remark = site.realised_remark(model)
-    return msgspec.json.encode({"version": VERSION, "model": model, "remark": remark, "realised": realised})
-
-
-def _realised(one: Realised) -> dict[str, Any]:
-    return {"at": one.at, "segment": one.segment, "records": one.records, "right": one.right, "accuracy": one.accuracy}
 
 
 def reference_document(site: Site, query: Mapping[str, str]) -> bytes | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from monitor.core.history import Series, Span
-from monitor.core.report import Realised, Report
+from monitor.core.report import Report
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
 from monitor.sources.base import SourceStatus
@@ -63,10 +63,6 @@ class Site:
     """The configured evaluation intervals."""
     history: Callable[[str, str, Span], Series | None] = lambda _model, _segment, _span: None
     """Of a model and a segment name; None when unknown."""
-    realised: Callable[[str], Sequence[Realised]] = lambda _model: ()
-    """Of a model, oldest first; empty without labels."""
-    realised_remark: Callable[[str], str | None] = lambda _model: None
-    """A problem with the file of realised accuracies; None without one."""
     sources: Callable[[], Sequence[SourceView]] = lambda: ()
     rejects: Callable[[], Rejects] = Rejects
     settings: Callable[[], Sequence[Setting]] = lambda: ()

@@ -24,10 +24,6 @@ class Feed:
     vectors: Singles
     labels: Integers
 
-    def right(self, some: slice) -> int:
-        """Return the number of correct predictions in a slice."""
-        return int((self.vectors[some].argmax(axis=1) == self.labels[some]).sum())
-
 
 HEALTHY = Feed(*synthetic(4000, 3, seed=5, sharpness=2.6))
 POOR = Feed(*synthetic(4000, 3, seed=6, sharpness=1.6))
@@ -38,7 +34,6 @@ WINDOW = 900
 SECRETS = ("ZZSECRET-webhook", "ZZSECRET-heartbeat", "ZZSECRET-user", "ZZSECRET-refused", "ZZSECRET-patient")
 """Texts that no response may contain: tokens in addresses, record contents, file names."""
 
-_REALISED = "audit.jsonl"
 _CONFIG = """\
 storage: {{path: state}}
 sources:
@@ -54,7 +49,6 @@ models:
     alerts:
       - {{name: accuracy_low, below: 0.7, on: value, for: 0s, new_records: 0.01, severity: critical, segments: [all]}}
       - {{name: accuracy_drop, type: change}}
-    realised: audit.jsonl
   - name: fracture
     reference: fracture.ref
     window: {{records: {window}}}
@@ -83,18 +77,13 @@ class RunningSite:
         return self.process.url
 
     def drop(self, feed: Feed, count: int, model: str = "density") -> None:
-        """Send more records with their realised accuracy, and wait until they are counted."""
+        """Send more records, and wait until they are counted."""
         start = self.sent.get(model, 0)
         some = slice(start % 2000, start % 2000 + count)
         self.sent[model] = start + count
         name = f"{model}-ZZSECRET-patient.jsonl"
         write_records(self.folder / "inbox" / name, feed.vectors[some], model=model, site=HOSPITALS, scanner=SCANNERS)
         self.wait_for("cpcmon_window_records", min(start + count, WINDOW), model=model, segment="all")
-
-        if model == "density":
-            line = {"at": time.time(), "segment": "all", "records": count, "right": feed.right(some)}
-            with (self.folder / _REALISED).open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps(line)}\n")
 
     def wait_for(self, name: str, value: float, **labels: str) -> None:
         """Wait until a series has a value."""

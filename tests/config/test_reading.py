@@ -356,14 +356,16 @@ def test_home_and_environment_variables_are_filled_in_forevery_path(
     (tmp_path / "url").write_text("https://a.example/x\n")
     config = read_config(
         write(
-            "    realised: ${STATE_DIRECTORY}/realised-$WHERE.csv\nnotify: {webhook: {url_file: $WHERE/url}}\n",
-            BASE.replace("path: state", "path: $STATE_DIRECTORY/windows").replace("path: inbox", "path: ~/inbox"),
+            "notify: {webhook: {url_file: $WHERE/url}}\n",
+            BASE.replace("path: state", "path: $STATE_DIRECTORY/windows")
+            .replace("path: inbox", "path: ~/inbox")
+            .replace("density.ref", "${STATE_DIRECTORY}/density-$WHERE.ref"),
         )
     )
     assert config.storage.path == Path("/var/lib/cpcmon/windows")
     assert isinstance(config.sources[0].options, DirectoryOptions)
     assert config.sources[0].options.path == Path("/home/somebody/inbox")
-    assert config.models[0].realised == Path(f"/var/lib/cpcmon/realised-{tmp_path}.csv")
+    assert config.models[0].reference == Path(f"/var/lib/cpcmon/density-{tmp_path}.ref")
     assert config.webhook is not None
     assert config.webhook.url == "https://a.example/x"
 

@@ -1,7 +1,6 @@
-"""The JSON documents of the real process: configuration, reference, realised accuracies."""
+"""The JSON documents of the real process: configuration, reference."""
 
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ storage: {{path: state}}
 sources:
   - {{name: results, type: directory, path: inbox}}
 models:
-  - {{name: density, reference: density.ref, realised: audit.jsonl, evaluate: {{every: 1s}}}}
+  - {{name: density, reference: density.ref, remember_ids: 1000, evaluate: {{every: 1s}}}}
   - {{name: later, evaluate: {{every: 1s}}}}
 notify:
   webhook: {{url: "https://127.0.0.1:1/{MARK}"}}
@@ -43,7 +42,7 @@ def test_documents_follow_a_reload(tmp_path: Path) -> None:
     with running(file) as process:
         process.wait_for('cpcmon_window_records{model="density",segment="all"}', 600.0)
         settings = {one["path"]: one for one in document_of(process, "/api/v1/configuration")["settings"]}
-        assert settings["models[0].realised"]["value"] == "audit.jsonl"
+        assert settings["models[0].remember_ids"]["value"] == "1000"
         assert settings["notify.webhook.url"] == {
             "path": "notify.webhook.url",
             "value": None,
@@ -56,26 +55,12 @@ def test_documents_follow_a_reload(tmp_path: Path) -> None:
         assert sum(one["records"] for one in found["reliability"]) == 600
         assert process.ask("/api/v1/reference?model=later")[0] == 404
 
-        assert document_of(process, "/api/v1/realised?model=density")["realised"] == []
-        audit = tmp_path / "audit.jsonl"
-        audit.write_text('{"at": 1790000000, "segment": "all", "records": 100, "right": 87}\nnonsense\n')
-        document = document_of(process, "/api/v1/realised?model=density")
-        assert [one["accuracy"] for one in document["realised"]] == [0.87]
-        assert document["remark"] == "realised: 1 invalid line"
-        audit.unlink()
-        os.mkfifo(audit)
-        document = document_of(process, "/api/v1/realised?model=density")
-        assert (document["realised"], document["remark"]) == ([], "realised: expected a file, found a pipe or a device")
-
         other, _, _ = write_reference(tmp_path, seed=5)
-        (tmp_path / "other.jsonl").write_text('{"at": 5, "segment": "all", "records": 4, "right": 1}\n')
-        file.write_text(CONFIG.replace("audit.jsonl", "other.jsonl"))
+        file.write_text(CONFIG.replace("remember_ids: 1000", "remember_ids: 2000"))
         process.send_signal(signal.SIGHUP)
         process.wait_for_line("configuration reloaded")
         assert document_of(process, "/api/v1/reference?model=density")["fingerprint"] == other.fingerprint
-        document = document_of(process, "/api/v1/realised?model=density")
-        assert ([one["accuracy"] for one in document["realised"]], document["remark"]) == ([0.25], None)
         settings = {one["path"]: one for one in document_of(process, "/api/v1/configuration")["settings"]}
-        assert settings["models[0].realised"]["value"] == "other.jsonl"
+        assert settings["models[0].remember_ids"]["value"] == "2000"
         assert MARK not in process.log
         assert process.stop() == 0

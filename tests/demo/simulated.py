@@ -97,8 +97,8 @@ def played(seed: int, reference: Reference, model: ModelConfig) -> Played:
             found.ended.setdefault(key, []).append(at)
         firing = now
         for part in report.segments:
-            estimate, realised = part.results.get(ADAPTIVE), truth.now(part.name, at)
+            estimate, realised = part.results.get(ADAPTIVE), truth.now(part.name)
             if isinstance(estimate, Estimate) and realised is not None:
-                found.evaluated[part.name].append(Evaluated(at, estimate.accuracy, realised.accuracy))
+                found.evaluated[part.name].append(Evaluated(at, estimate.accuracy, realised))
                 found.kinds[part.name] = None if part.baseline is None else part.baseline.kind
     return found

@@ -11,7 +11,7 @@ from monitor.errors import StateInUse, UsageError
 from monitor.state.state_folder import StateFolder
 
 
-@pytest.mark.parametrize("name", ["arriving", "state-live", "realised.jsonl", "cpcmon.log", "config.yaml"])
+@pytest.mark.parametrize("name", ["arriving", "state-live", "cpcmon.log", "config.yaml"])
 def test_a_folder_with_other_files_is_rejected_and_left_unchanged(tmp_path: Path, name: str) -> None:
     theirs = tmp_path / name
     theirs.write_text("mine")
@@ -42,7 +42,7 @@ def test_the_next_run_keeps_the_reference_only(tmp_path: Path) -> None:
     with folder.held():
         folder.empty()
         StateFolder.hold(folder.state).close()
-        for path in (folder.arriving / "00000001.jsonl", folder.realised, folder.log, folder.reference):
+        for path in (folder.arriving / "00000001.jsonl", folder.log, folder.reference):
             path.write_text("old")
         folder.empty()
         assert sorted(path.name for path in folder.path.iterdir()) == ["arriving", "demo.lock", "density.ref"]
@@ -85,4 +85,3 @@ def test_the_configuration_is_valid(tmp_path: Path, broker: str | None, speed: f
         folder.configure(broker, "cpcmon-demo-1", speed)
     config = read_config(folder.config)
     assert config.remarks == ()
-    assert config.models[0].realised == folder.realised

@@ -1,7 +1,4 @@
-"""The story of the demo over several seeds, with the real estimators, and its file of realised accuracies."""
-
-import json
-from pathlib import Path
+"""The story of the demo over several seeds, with the real estimators."""
 
 import numpy as np
 import pytest
@@ -9,13 +6,11 @@ import pytest
 from monitor.demo.story import (
     CALIBRATED_AT,
     EVENTS,
-    KEPT_SECONDS,
     LENGTH,
     LOWEST,
     REPLACED,
     REPLACED_AT,
     SCANNERS,
-    SEGMENTS,
     SHIFTED,
     Exams,
     Truth,
@@ -119,42 +114,14 @@ def test_every_event_occurs_once(after: float, until: float, expected: list[int]
     assert [one.sentence for one in events(after, until)] == [EVENTS[number].sentence for number in expected]
 
 
-def test_realised_accuracies_need_enough_records(tmp_path: Path) -> None:
+def test_realised_accuracies_need_enough_records() -> None:
     """And count the latest records of the window."""
     truth, exams = Truth(window=100, minimum=20), Exams(1)
-    truth.write(tmp_path / "realised.jsonl", 1000.0)
-    assert (tmp_path / "realised.jsonl").read_text() == ""
+    assert truth.now("all") is None
     everything: list[bool] = []
     for _ in range(10):
         examined = exams.next(60, 0.0)
         everything += [right for one in examined for right in one.right]
         truth.note(examined)
-    found = truth.now("all", 1001.0)
-    assert found is not None
-    assert (found.records, found.right) == (100, sum(everything[-100:]))
-    assert truth.now("hospital=Nowhere", 1001.0) is None
-
-
-def test_the_realised_file_is_bounded(tmp_path: Path) -> None:
-    """Half an hour, one line per segment, and no temporary file."""
-    file, truth = tmp_path / "realised.jsonl", Truth(window=100, minimum=5)
-    truth.note(Exams(1).next(600, 0.0))
-    for number in range(50):
-        truth.write(file, 1000.0 + 60.0 * number)
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert len(lines) == len(SEGMENTS) * (int(KEPT_SECONDS / 60.0) + 1)
-    assert {tuple(line) for line in lines} == {("at", "segment", "records", "right")}
-    assert {line["segment"] for line in lines} == set(SEGMENTS)
-    assert min(line["at"] for line in lines) == 1000.0 + 60.0 * 49 - KEPT_SECONDS
-    assert [path.name for path in tmp_path.iterdir()] == ["realised.jsonl"]
-    assert len(SCANNERS) == 6
-
-
-def test_the_realised_file_is_bounded_after_the_clock_was_set_back(tmp_path: Path) -> None:
-    file, truth = tmp_path / "realised.jsonl", Truth(window=100, minimum=5)
-    truth.note(Exams(1).next(600, 0.0))
-    truth.write(file, 186_400.0)
-    for number in range(5):
-        truth.write(file, 100_000.0 + number * KEPT_SECONDS)
-    times = {json.loads(line)["at"] for line in file.read_text().splitlines()}
-    assert times == {100_000.0 + number * KEPT_SECONDS for number in (3, 4)}
+    assert truth.now("all") == sum(everything[-100:]) / 100
+    assert truth.now("hospital=Nowhere") is None

@@ -1,6 +1,5 @@
 """Shell blocks on pages: this module runs those that need only a daemon; a table names the tests of the others."""
 
-import json
 import os
 import re
 import shutil
@@ -39,7 +38,6 @@ RUN_BY = {
     "docs/kubernetes.md": {"podman": "tests/kubernetes/test_image.py", "": _CLUSTER},
     "docs/plan.md": {"cpcmon plan": HERE},
     "docs/prometheus.md": {"cp deploy": HERE, "cpcmon rules": HERE},
-    "docs/realised.md": {"python3 add_audit.py": "tests/web/test_api_page.py"},
     "docs/troubleshooting.md": {"$ cpcmon check-config": HERE},
 }
 
@@ -75,8 +73,6 @@ def test_the_entries_of_the_table_exist() -> None:
 def daemon(example_folder: Path) -> Iterator[str]:
     """Run a daemon on the example; return its address, which replaces the default one in blocks."""
     address = f"127.0.0.1:{free_port()}"
-    line = json.dumps({"model": "density", "from": "2026-11-01T00:00:00Z", "to": "2026-11-08T00:00:00Z"})
-    (example_folder / "realised.jsonl").write_text(line + "\n")
     words = (sys.executable, "-m", "monitor", "run", "--config.file", "config.yaml", "--web.listen-address", address)
     with running(f"http://{address}/-/ready", example_folder / "daemon.log", *words):
         yield address

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from monitor.core.report import Realised
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import HIDDEN, Setting
 from monitor.web.server.limits import WebLimits
@@ -110,13 +109,10 @@ def reference() -> Reference:
 @pytest.fixture
 def site(reference: Reference) -> Site:
     """A site with one reference."""
-    name = next(iter(three_models()))
     return Site(
         reports=three_models,
         now=lambda: NOW,
         version="1.2.3",
         settings=lambda: (Setting("storage.path", "state", 3), Setting("a.url", HIDDEN, None)),
         reference={"density": reference}.get,
-        realised=lambda model: (Realised(1.0, "all", 1000, 873),) if model == name else (),
-        realised_remark=lambda model: "realised: 2 invalid lines" if model == name else None,
     )

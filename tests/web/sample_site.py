@@ -12,7 +12,7 @@ from monitor.core.baselines.output_drift import Measure
 from monitor.core.change import FEWEST_BLOCKS, ChangeStatus, Direction
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why, WindowState
 from monitor.core.history import Series, Span
-from monitor.core.report import InputFacts, Realised, ReferenceFacts, Report, SegmentReport, WindowReports
+from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport, WindowReports
 from monitor.core.scores import Floats
 from monitor.core.segments import Segment
 from monitor.core.totals import Gauge, totals_of
@@ -285,20 +285,6 @@ def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: i
     )
 
 
-def sample_realised() -> tuple[Realised, ...]:
-    """Realised accuracies of the whole model and of the shifted scanner."""
-    realised = []
-    for hours, shifted, right in (
-        (2.2, False, 435),
-        (1.4, False, 437),
-        (0.45, False, 421),
-        (0.3, True, 349),
-        (0.15, True, 343),
-    ):
-        realised.append(Realised(NOW - hours * HOUR, "site=Bonn,scanner=2" if shifted else "all", 500, right))
-    return tuple(realised)
-
-
 def sample_site(reports: Mapping[str, Report] | None = None) -> Site:
     """The site, with the three models of the other pages."""
     shown = {**three_models(), MODEL: sample_report()} if reports is None else dict(reports)
@@ -314,6 +300,5 @@ def sample_site(reports: Mapping[str, Report] | None = None) -> Site:
         now=lambda: NOW,
         version="1.2.3",
         history=history,
-        realised=lambda model: sample_realised() if model == MODEL else (),
         reference=lambda model: references[model]() if model in references else None,
     )

@@ -12,7 +12,6 @@ import pytest
 
 from monitor.core.estimate import WindowState, share_interval
 from monitor.core.history import Series, Span
-from monitor.core.report import Realised
 from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.reference.reference import Reference
@@ -136,13 +135,12 @@ def history(model: str, segment: str, span: Span) -> Series | None:
 
 
 def _site() -> Site:
-    """Return a site with history, realised accuracies and rejects."""
+    """Return a site with history and rejects."""
     return Site(
         reports=dict,
         now=lambda: 4.0,
         version="1",
         history=history,
-        realised=lambda model: [Realised(2.0, "all", 4, 3), Realised(3.0, "site=A", 8, 4)] if model == NAME else [],
         rejects=lambda: Rejects(
             {("inbox", "bad_sum"): 3, ("archive", "empty"): 2},
             [(2.0, "inbox", "file#3fa2c81b", Pointer(Reason.BAD_SUM, 7, 100, 20, "ab", "probs: list[3]"))],
@@ -167,7 +165,6 @@ def listed(title: str) -> set[str]:
 def test_history_keys_match_the_documentation() -> None:
     document = history_of(model=NAME)
     assert set(document) == listed("a history")
-    assert set(document["realised"][0]) == listed("a realised accuracy") - {"segment"}
 
 
 def test_each_point_has_its_reference_or_null() -> None:
@@ -193,13 +190,6 @@ def test_points_without_an_estimate_are_null() -> None:
     assert document["state"] == ["ok", "error", "ok"]
     assert (document["at"], document["records"]) == ([1.0, 2.0, 3.0], [10, 20, 30])
     assert (document["span"], document["step_seconds"]) == ("days", 900.0)
-
-
-def test_a_segment_has_its_own_realised_accuracies() -> None:
-    assert history_of(model=NAME)["realised"] == [{"at": 2.0, "records": 4, "right": 3, "accuracy": 0.75}]
-    assert history_of(model=NAME, segment="site=A")["realised"] == [
-        {"at": 3.0, "records": 8, "right": 4, "accuracy": 0.5}
-    ]
 
 
 def test_both_are_served_as_json(serve: Serve) -> None:
@@ -296,16 +286,6 @@ def test_reliability_bins_have_bounds_and_null_when_empty(site: Site, reference:
     assert full
     assert all(one["from"] <= one["confidence"] <= one["to"] for one in full)
     assert all(one["accuracy"] == one["right"] / one["records"] for one in full)
-
-
-def test_realised_accuracies_have_the_remark(site: Site) -> None:
-    name, other, *_ = three_models()
-    assert read(api.realised_document, site, model=name) == {
-        "model": name,
-        "remark": "realised: 2 invalid lines",
-        "realised": [{"at": 1.0, "segment": "all", "records": 1000, "right": 873, "accuracy": 0.873}],
-    }
-    assert read(api.realised_document, site, model=other) == {"model": other, "remark": None, "realised": []}
 
 
 @pytest.mark.parametrize("path", ["/api/v1/configuration", "/api/v1/reference?model=density"])

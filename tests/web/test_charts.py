@@ -13,10 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from monitor.core.estimate import Interval, WindowState
+from monitor.core.estimate import Estimate, Interval, WindowState
 from monitor.core.history import Series, Span
 from monitor.core.intervals import field_intervals
-from monitor.core.report import Realised
 from monitor.reference.summary import ReliabilityBin
 from monitor.web.charts.over_time import (
     BRIEFLY,
@@ -25,6 +24,7 @@ from monitor.web.charts.over_time import (
     ChartSize,
     Mark,
     OverTime,
+    RealisedPoint,
     evidence_over_time,
     over_time,
     points_of,
@@ -36,7 +36,9 @@ from monitor.web.charts.over_time import (
 from monitor.web.charts.small_charts import (
     MOST_CLASSES,
     RELIABILITY_BOX,
+    Scale,
     ShareScale,
+    bar,
     class_shares,
     moved_most,
     pair_of_bars,
@@ -44,7 +46,7 @@ from monitor.web.charts.small_charts import (
 )
 from monitor.web.charts.svg import Linear, number, share_range, share_ticks, time_ticks
 from tests.web.sample_reports import NOW
-from tests.web.sample_site import sample_realised, sample_reference, sample_series
+from tests.web.sample_site import sample_reference, sample_series
 
 HOSTILE = "</title></svg><script>alert(1)</script>&\"'\x00\x1b]0;"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -109,7 +111,8 @@ def inside(root: ET.Element) -> None:
         assert -6.0 <= y <= height + 6.0, (y, height)
 
 
-_SHARES = st.one_of(st.none(), st.floats(0.0, 1.0))
+_SHARE = st.floats(0.0, 1.0)
+_SHARES = st.one_of(st.none(), _SHARE)
 _SIZES = st.sampled_from([WIDE, NARROW])
 
 
@@ -119,7 +122,7 @@ _SIZES = st.sampled_from([WIDE, NARROW])
     size=_SIZES,
     reference=_SHARES,
     thresholds=st.lists(st.floats(0.0, 1.0), max_size=4),
-    realised=st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 50)), max_size=4),
+    realised=st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0.0, 1e6), _SHARE, _SHARE, _SHARE), max_size=4),
     began=st.lists(st.floats(-1e6, 1e7), max_size=4),
     references=st.lists(st.sampled_from(["", "a", "b"]), min_size=30, max_size=30),
 )
@@ -130,7 +133,7 @@ _SIZES = st.sampled_from([WIDE, NARROW])
     size=NARROW,
     reference=1.0,
     thresholds=[1.0],
-    realised=[(0.0, 50)],
+    realised=[(0.0, 0.0, 1.0, 0.9, 1.0)],
     began=[0.0],
     references=["a"] * 30,
 )
@@ -150,7 +153,7 @@ def test_any_data_stays_inside_the_frame_without_nan(
     size: ChartSize,
     reference: float | None,
     thresholds: list[float],
-    realised: list[tuple[float, int]],
+    realised: list[tuple[float, float, float, float, float]],
     began: list[float],
     references: list[str],
 ) -> None:
@@ -164,8 +167,8 @@ def test_any_data_stays_inside_the_frame_without_nan(
         NOW + 5.0,
         reference,
         [Mark(HOSTILE, value) for value in thresholds],
-        [Realised(NOW + when, "all", 50, right) for when, right in realised],
         [Mark(HOSTILE, NOW + when) for when in began],
+        realised=[RealisedPoint(NOW + when, NOW + when + long, a, b, c, 50) for when, long, a, b, c in realised],
     )
     inside(drawn(over_time(data, size)))
 
@@ -358,21 +361,39 @@ def test_labels_of_close_thresholds_do_not_overlap() -> None:
     assert all(b - a >= 13.9 for a, b in pairwise(heights))
 
 
-def test_realised_accuracies_are_diamonds_at_their_place() -> None:
-    realised = [one for one in sample_realised() if one.segment == "all"]
-    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.88, (), realised)))
-    shown = of_kind(root, "realised")
-    assert len(shown) == len(realised)
-    assert [one[0].text for one in shown] == [
-        f"{datetime.fromtimestamp(one.at, UTC):%Y-%m-%d %H:%M:%S UTC}: {one.right / 5:.1f}% realised, {one.right} of 500 correct"
-        for one in realised
+def test_realised_accuracies_are_diamonds_with_their_time_and_interval() -> None:
+    """In the middle of the part of their time that the chart shows; what ended before it is not drawn at its edge."""
+    blocks = [
+        RealisedPoint(NOW - 1e6, NOW - 9e5, 0.5, 0.2, 0.8, 10),
+        RealisedPoint(NOW - 3600.0, NOW - 1800.0, 0.842, 0.75, 0.9, 1200),
+        RealisedPoint(NOW - 600.0, NOW + 1e6, 0.8, 0.7, 0.9, 50),
     ]
+    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, 0.88, realised=blocks)))
+    first, last = of_kind(root, "realised")
+    shown = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S UTC}" for at in blocks[1][:2]]
+    assert first[0].text == f"{' to '.join(shown)}: 84.2% realised, 75.0% to 90.0%; 1,200 labelled cases"
+    assert "2 realised accuracies of labelled cases" in (root.get("aria-label") or "")
+    across, upwards, to_now, _ = (
+        [float(one.get(key) or 0) for key in ("x1", "y1", "x2", "y2")] for one in of_kind(root, "whisker")
+    )
+    assert (across[1], upwards[0]) == (across[3], upwards[2])
+    assert upwards[0] == pytest.approx((across[0] + across[2]) / 2, abs=0.1)
+    assert upwards[1] > across[1] > upwards[3]
+    assert to_now[2] == WIDE.box.right
+    assert last[0].text
 
 
-def test_events_before_the_chart_are_not_drawn_at_its_edge() -> None:
-    old = Realised(NOW - 1e6, "all", 10, 5)
-    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, None, (), [old], [Mark("low", NOW - 1e6)])))
-    assert of_kind(root, "realised") == of_kind(root, "begun") == []
+def test_a_bar_shows_the_realised_accuracy_with_its_interval() -> None:
+    estimate, scale = Estimate(0.9, 500, Interval(0.88, 0.92)), Scale(0.5)
+    text = bar(estimate, 0.9, (), scale, realised=Estimate(0.7, 60, Interval(0.6, 0.8)))
+    assert "realised 70.0%, its interval 60.0% to 80.0%" in text
+    assert (text.count('class="whisker"'), text.count('class="realised"')) == (3, 1)
+    assert "realised" not in bar(estimate, 0.9, (), scale)
+
+
+def test_alerts_before_the_chart_are_not_drawn_at_its_edge() -> None:
+    root = drawn(over_time(OverTime(sample_series(Span.RECENT), NOW, alerts=[Mark("low", NOW - 1e6)])))
+    assert of_kind(root, "begun") == []
 
 
 def test_a_coordinate_that_is_not_finite_raises() -> None:
@@ -465,7 +486,7 @@ def test_bars_are_as_long_as_their_shares() -> None:
 
 
 def test_a_hostile_name_is_escaped_in_every_chart() -> None:
-    data = OverTime(sample_series(Span.DAYS), NOW, 0.88, [Mark(HOSTILE, 0.8)], (), [Mark(HOSTILE, NOW - 60.0)])
+    data = OverTime(sample_series(Span.DAYS), NOW, 0.88, [Mark(HOSTILE, 0.8)], [Mark(HOSTILE, NOW - 60.0)])
     for size in (WIDE, NARROW):
         svg = over_time(data, size)
         assert "<script" not in svg

@@ -6,7 +6,7 @@ import pytest
 
 from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import WindowState
-from monitor.core.report import InputFacts, Realised
+from monitor.core.report import InputFacts
 from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.settings.kinds import Setting
@@ -53,7 +53,6 @@ def _site(evil: str) -> Site:
             {(evil, evil): 3}, [(NOW, evil, evil, Pointer(Reason.BAD_SUM, 1, digest=evil, shape=evil, expected=evil))]
         ),
         settings=lambda: [Setting("models[0].name", evil, 1), Setting(evil, evil, None), Setting(f"m.{evil}", evil, 2)],
-        realised=lambda _: [Realised(NOW, f"site={evil}", 10, 7)],
     )
 
 

@@ -17,7 +17,7 @@ from tests.web.sample_site import sample_report, sample_site
 Ask = Callable[[str], int]
 CANARY = "zzpatient"
 HUGE = f"{CANARY}{'x' * 40_000}"
-NAMED = {"/model": "name", "/reference": "name", "/api/v1/history": "model", "/api/v1/reference": "model", "/api/v1/realised": "model"}  # fmt: skip
+NAMED = {"/model": "name", "/reference": "name", "/api/v1/history": "model", "/api/v1/reference": "model"}  # fmt: skip
 HOSTILE = {
     "huge": HUGE,
     "nul": f"{CANARY}%00",

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.core.alerts import AlertPhase, Severity
 from monitor.core.estimate import WindowState
-from monitor.core.report import Realised, Report
+from monitor.core.report import Report
 from monitor.sources.base import Lag, ShardStatus, SourceStatus
 from monitor.web.pages.overview import LEAST_ROWS, MOST_ALERTS, MOST_ROWS, MOST_ROWS_IN_ALL, overview_page
 from monitor.web.pages.status import Urgency, ranked, urgency_of, worst_severity
@@ -138,15 +138,6 @@ def test_too_many_alerts_are_cut_and_counted() -> None:
     assert text.count('<li class="alert"><b class="urgency">') == MOST_ALERTS
     assert text.index("alert triage site=worst") < text.index("alert triage site=S0 ")
     assert "… and 1 more, none more urgent" in text
-
-
-def test_realised_accuracy_is_shown_for_its_segment() -> None:
-    realised = [Realised(NOW - 900.0, "site=Bonn", 1000, 812), Realised(NOW - 300.0, "site=Bonn", 1200, 876)]
-    text, page = _read(realised=lambda model: realised if model == "density" else ())
-    bonn = next(row for row in page.rows if row[0] == "site Bonn")
-    assert "realised 73.0% of 1,200 (labels) newest labelled record 5 minutes ago" in bonn[3]
-    assert text.count("(labels)") == 1
-    assert "alert threshold 80.0%, realised 73.0%" in text
 
 
 def test_the_start_of_a_state_is_shown_when_known() -> None:

@@ -10,7 +10,7 @@ from monitor.core.baselines.comparison import Baseline, BaselineKind
 from monitor.core.baselines.comparison import Verdict as Change
 from monitor.core.estimate import WindowState
 from monitor.core.input_health import FoundProblem, InputProblem
-from monitor.core.report import InputFacts, Realised, Report, SegmentReport
+from monitor.core.report import InputFacts, Report, SegmentReport
 from monitor.core.segments import Segment
 from monitor.web.pages.model import model_page
 from monitor.web.pages.overview import overview_page
@@ -223,16 +223,3 @@ def test_of_many_parts_the_first_are_named_and_the_others_counted() -> None:
     assert f"{MOST_NAMED + 2} of its {3 + MOST_NAMED + 2} segments are alerting: " in text
     (sentence,) = re.findall(r"<p>\d+ of its .*? and 2 more\.</p>", text)
     assert sentence.count("<a ") == MOST_NAMED
-
-
-def test_problems_with_realised_accuracies_are_on_both_pages() -> None:
-    realised = {"density": [Realised(NOW - 60.0, "all", 100, 87)]}
-    for of_model in ({}, realised):
-        site = site_of(
-            three_models(),
-            realised_remark={"density": "realised: 2 <lines>"}.get,
-            realised=lambda name, of=of_model: of.get(name, ()),
-        )
-        assert text_of(overview_page, site).count("<li>realised: 2 &lt;lines&gt;</li>") == 1
-        assert text_of(model_page, site, name="density").count("realised: 2 &lt;lines&gt;") == 1
-        assert "realised: 2" not in text_of(model_page, site, name="triage")

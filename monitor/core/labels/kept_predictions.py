@@ -196,11 +196,6 @@ class UnusedLog:
         """Note the number of a batch."""
         self.next_batch = max(self.next_batch, (self.next_batch if batch is None else batch) + 1)
 
-    @property
-    def first_needed(self) -> int:
-        """The lowest batch number that is still needed: none is."""
-        return self.next_batch
-
 
 @dataclass(frozen=True, slots=True)
 class NewLabels:
@@ -208,6 +203,8 @@ class NewLabels:
 
     words: Hashes
     """The rows to store."""
+    ids: Hashes
+    """Those of ids without a label so far."""
     repeated: int
     """Labels that say what was known, or are older than what was known."""
     corrected: int
@@ -258,7 +255,7 @@ class Labels(RowLog):
         rows = kept[newer]
         repeated = len(ids) - int(np.count_nonzero(~is_known)) - corrected
         words = self.words(id=ids[rows], at=times[rows], came=now, label=labels[rows])
-        return NewLabels(words, repeated, corrected)
+        return NewLabels(words, ids[kept[~is_known]], repeated, corrected)
 
 
 class KeptPredictions(RowLog):
@@ -321,7 +318,7 @@ class Places:
 
     @property
     def combinations(self) -> tuple[tuple[Segment, ...], ...]:
-        """All of them, by number."""
+        """All of them, by number. For any thread."""
         return tuple(self._numbers)
 
     def of(self, chunk: Chunk) -> Integers:
@@ -344,9 +341,10 @@ class Places:
     def windows(self, segments: Mapping[Segment, int]) -> list[Integers]:
         """Return for each split the window of each number, given those of the segments; -1 for none. The first is all records."""
         splits: dict[tuple[str, ...], Integers] = {}
-        for number, combination in enumerate(self._numbers):
+        combinations = self.combinations
+        for number, combination in enumerate(combinations):
             for segment in combination:
                 split = tuple(name for name, _ in segment)
-                column = splits.setdefault(split, np.full(len(self._numbers), -1))
+                column = splits.setdefault(split, np.full(len(combinations), -1))
                 column[number] = segments.get(segment, -1)
-        return [np.full(len(self._numbers), segments[ALL]), *splits.values()]
+        return [np.full(len(combinations), segments[ALL]), *splits.values()]

@@ -5,14 +5,14 @@ records, a random sample, speak for all records.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from monitor.core.estimate import share_interval
-from monitor.core.labels.audit import AuditedColumns, AuditSums, audited, prediction_powered
+from monitor.core.labels.audit import AuditedColumns, AuditSums, audited, prediction_powered, share_columns
 from monitor.core.labels.kept_predictions import NO_LABEL, KeptPredictions
 from monitor.core.recent_ids import Hashes
 from monitor.core.scores import Booleans, Floats, Integers
@@ -70,9 +70,17 @@ class KeptRows:
     @classmethod
     def of(cls, kept: KeptPredictions, oldest_at: Floats, in_window: Integers) -> "KeptRows":
         """Return the rows as they are now. Only labels and ids may change later: they are copied."""
-        same = (kept[name] for name in ("at", "confidence", "decided", "place"))
-        changing = (kept[name].copy() for name in ("label", "delay"))
-        return cls(kept["id"].copy(), *same, *changing, oldest_at, in_window)
+        return cls(
+            kept["id"].copy(),
+            kept["at"],
+            kept["confidence"],
+            kept["decided"],
+            kept["place"],
+            kept["label"].copy(),
+            kept["delay"].copy(),
+            oldest_at,
+            in_window,
+        )
 
     def audited(self, share: float | None) -> Booleans:
         """Return which are audited."""
@@ -94,6 +102,24 @@ class KeptRows:
             rank = np.arange(len(sorted_)) - np.searchsorted(sorted_, sorted_)
             found[backwards[order[rank < (self.in_window - above)[sorted_]]]] = True
         return found
+
+
+class LabelSnapshot(NamedTuple):
+    """The kept predictions of a model at one time."""
+
+    shards: tuple[KeptRows, ...]
+    places: tuple[Integers, ...]
+    """For each split, the window of each place; -1 for none."""
+    scope: LabelScope
+    held: int
+    """Labels in memory."""
+    joined: int
+    """Predictions with a label."""
+
+    def columns(self, windows: int, classes: int, now: float) -> "LabelColumns":
+        """Return what labels say of windows."""
+        sums = label_sums(self.shards, self.places, windows, classes, self.scope, now)
+        return LabelColumns.of(sums, self.held, self.joined, self.scope.share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +237,9 @@ def label_sums(
     labels, right = (summed(each, values).astype(np.int64) for values in (ones, y))
     audit = None
     if scope.share is not None:
-        counts = (summed(used, values).astype(np.int64) for values in (ones, y))
-        audit = AuditSums(*counts, *(summed(used, values) for values in (f, f * f, f * y)), all_records, all_confidence)
+        count, count_right = (summed(used, values).astype(np.int64) for values in (ones, y))
+        sums = (summed(used, values) for values in (f, f * f, f * y))
+        audit = AuditSums(count, count_right, *sums, all_records, all_confidence)
     newest = np.full(windows, -np.inf)
     np.maximum.at(newest, window, at)
     order = np.lexsort((at, window))
@@ -259,9 +286,7 @@ class _Labelled(NamedTuple):
 
 
 _NO_INTEGERS, _NO_FLOATS, _NO_FLAGS = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=np.bool_)
-_NOTHING = _Labelled(
-    _NO_INTEGERS, _NO_FLOATS, _NO_INTEGERS, _NO_INTEGERS, _NO_FLOATS, _NO_FLAGS, _NO_FLAGS, _NO_FLOATS
-)
+_NOTHING = _Labelled(_NO_INTEGERS, _NO_FLOATS, _NO_INTEGERS, _NO_INTEGERS, _NO_FLOATS, _NO_FLAGS, _NO_FLAGS, _NO_FLOATS)
 
 
 def _by_class(found: _Labelled, windows: int, classes: int) -> Integers:
@@ -374,38 +399,22 @@ class LabelColumns:
     @classmethod
     def of(cls, sums: LabelSums, held: int = 0, joined: int = 0, share: float | None = None) -> "LabelColumns":
         """Return the accuracies of sums."""
-        lower, upper = np.full((2, *sums.labels.shape), np.nan)
-        for place in zip(*np.nonzero(sums.labels), strict=True):
-            lower[place], upper[place] = share_interval(int(sums.right[place]), int(sums.labels[place]), LEVEL)
-        accuracy = np.where(sums.labels > 0, sums.right / np.maximum(1, sums.labels), np.nan)
-        found = None if sums.audit is None else prediction_powered(sums.audit, LEVEL)
+        shape, found = sums.labels.shape, None
+        accuracy, lower, upper = np.reshape(share_columns(sums.right.ravel(), sums.labels.ravel(), LEVEL), (3, *shape))
+        if sums.audit is not None:
+            flat = AuditSums(*(getattr(sums.audit, one.name).ravel() for one in fields(AuditSums)))
+            value, low, high, powered = prediction_powered(flat, LEVEL)
+            found = AuditedColumns(*np.reshape((value, low, high), (3, *shape)), powered.reshape(shape))
         return cls(sums, accuracy, lower, upper, found, held, joined, share)
 
-    def padded(self, windows: int) -> "LabelColumns":
-        """Return them with so many windows without labels behind."""
-        sums = self.sums
+    def __len__(self) -> int:
+        """Return the number of windows. A report may have more behind them, which have no records now."""
+        return int(self.accuracy.shape[1])
 
-        def more(column: Floats | Integers) -> Floats | Integers:
-            fill = np.nan if column.dtype.kind == "f" else 0
-            width = [(0, 0)] * (column.ndim - 1) + [(0, windows)]
-            return np.pad(column, width, constant_values=fill)
-
-        names = ("records", "labels", "right", "newest_at", "delay", "picked", "audited_from", "audited_to")
-        padded = replace(sums, **{name: more(getattr(sums, name)) for name in names})
-        found = self.audited
-        if found is not None:
-            found = AuditedColumns(more(found.value), more(found.lower), more(found.upper), more(found.powered))
-        return replace(
-            self,
-            sums=padded,
-            accuracy=more(self.accuracy),
-            lower=more(self.lower),
-            upper=more(self.upper),
-            audited=found,
-        )
-
-    def window(self, index: int) -> SegmentLabels:
-        """Return what labels say of one window."""
+    def window(self, index: int) -> SegmentLabels | None:
+        """Return what labels say of one window; None if it has no records now."""
+        if index >= len(self):
+            return None
         sums = self.sums
         newest, delay = float(sums.newest_at[index]), float(sums.delay[index])
         classes = sums.classes[index].T.tolist() if index < len(sums.classes) else []
@@ -426,7 +435,6 @@ class LabelColumns:
         if labels:
             ends = float(self.accuracy[place]), float(self.lower[place]), float(self.upper[place])
             realised = RealisedAccuracy(*ends, labels)
-        # Behind the windows with sums there may be padded ones.
         if self.audited is not None and sums.audit is not None and not np.isnan(self.audited.value[place]):
             found = AuditedAccuracy(
                 float(self.audited.value[place]),

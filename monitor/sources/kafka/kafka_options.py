@@ -245,6 +245,8 @@ class KafkaOptions(SourceOptions):
     """Whether the rejected messages themselves are sent there too."""
     api_version: tuple[int, ...] | None = None
     """The version of brokers that cannot report it; for tests."""
+    own_group: bool = False
+    """Whether the name of the group has an environment variable, so that it may differ between processes."""
 
     def __post_init__(self) -> None:
         """Validate the values."""
@@ -252,6 +254,11 @@ class KafkaOptions(SourceOptions):
         self._check_start()
         self._check_topics()
         self._check_membership()
+
+    @property
+    def read_by_every_process(self) -> bool:
+        """Whether each process has a group of its own, as far as the settings say."""
+        return self.own_group
 
     @property
     def address(self) -> str:

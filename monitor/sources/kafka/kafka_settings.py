@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from monitor.errors import UsageError
+from monitor.settings import expanded
 from monitor.settings.kinds import (
     Choice,
     Duration,
@@ -194,11 +195,21 @@ class _Broker(SettingKind[str]):
         return Text().show(value)
 
 
+def _expanded_group(section: Section, written: str) -> str:
+    """Return the name of a group with the values of its environment variables."""
+    try:
+        return expanded(written)
+    except ValueError as error:
+        section.report("group", "the name of a consumer group", f"{written[:80]!r}: {error}")
+        return written
+
+
 def read_kafka(options_class: type[_Options], section: Section, folder: Path) -> _Options | None:
     """Return the options of a Kafka source; None after a problem."""
     default = options_class(("kafka:9092",), "cpcmon", ("predictions",))
     brokers = section.get("brokers", ListOf(_Broker(), "a list of brokers such as [kafka:9092]", 1))
-    group = section.get("group", Text("the name of a consumer group"))
+    written = section.get("group", Text("the name of a consumer group"))
+    group = _expanded_group(section, written)
     topics = section.get("topics", ListOf(_TOPIC, "a list of topic names", 1), None)
     pattern = section.get("pattern", Text("a regular expression for topic names"), None)
     instance_id = _read_instance_id(section, folder)
@@ -236,6 +247,7 @@ def read_kafka(options_class: type[_Options], section: Section, folder: Path) ->
             tls=tls,
             sasl=sasl,
             max_poll_records=max_poll_records,
+            own_group=group != written,
             **numbers,
         )
     except UsageError as error:

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -12,7 +13,6 @@ from markupsafe import Markup
 from monitor.core.estimate import Interval, WindowState
 from monitor.core.history import Series
 from monitor.core.intervals import field_intervals
-from monitor.core.report import Realised
 from monitor.web.charts.svg import (
     Box,
     Linear,
@@ -218,6 +218,17 @@ class Mark:
     value: float
 
 
+class RealisedPoint(NamedTuple):
+    """The realised accuracy of the labelled cases of some time, with its exact interval."""
+
+    start: float
+    end: float
+    value: float
+    lower: float
+    upper: float
+    labels: int
+
+
 @dataclass(frozen=True, slots=True)
 class OverTime:
     """The data of the chart."""
@@ -226,7 +237,6 @@ class OverTime:
     now: float
     reference: float | None = None
     thresholds: Sequence[Mark] = ()
-    realised: Sequence[Realised] = ()
     alerts: Sequence[Mark] = ()
     """Active alerts, with the start of their phase."""
     fingerprint: str = ""
@@ -237,6 +247,7 @@ class OverTime:
     """When changes most likely began."""
     budgets: Sequence[Mark] = ()
     """The evidence at which alerts fire, as logarithms to base 10."""
+    realised: Sequence[RealisedPoint] = ()
 
     @property
     def compared(self) -> Mark | None:
@@ -253,7 +264,7 @@ def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -
     points = data.points()
     step = step_of(points, None if data.series is None else data.series.step_seconds)
     start, end = _times(points, data, step)
-    realised = [one for one in data.realised if start <= one.at <= end]
+    realised = [one for one in data.realised if start <= one.end and one.start <= end]
     least, most = share_range(_shares(points, data, realised))
     box = size.box
     x, y = Linear(start, end, box.left, box.right), Linear(least, most, box.bottom, box.top)
@@ -266,7 +277,7 @@ def over_time(data: OverTime, size: ChartSize = WIDE, *, pointed: bool = True) -
     changes = [x(one.at) for one in replaced(points)]
     parts += _levels(data, size, y, changes[-1] if changes else box.left)
     parts += other_reference(changes, box)
-    parts += [diamond("realised", x(one.at), y(one.accuracy), 5.5, _realised_words(one)) for one in realised]
+    parts += _realised(realised, x, y)
     parts += _begun(data, size, x, start, end)
     if not points:
         parts.append(words("nothing", (box.left + box.right) / 2, (box.top + box.bottom) / 2, "No data yet", "middle"))
@@ -342,12 +353,12 @@ def _times(points: Sequence[Point], data: OverTime, step: float) -> tuple[float,
     return (start, end) if possible(start) else (0.0, max(end, 60.0))
 
 
-def _shares(points: Iterable[Point], data: OverTime, realised: Iterable[Realised]) -> Iterable[float]:
+def _shares(points: Iterable[Point], data: OverTime, realised: Iterable[RealisedPoint]) -> Iterable[float]:
     for point in points:
         ends = (point.accuracy, point.lower, point.upper, point.lowest, *(point.field or ()))
         yield from (one for one in ends if one is not None)
     yield from (mark.value for mark in data.thresholds)
-    yield from (one.accuracy for one in realised)
+    yield from (share for one in realised for share in (one.lower, one.value, one.upper))
     if data.compared is not None:
         yield data.compared.value
 
@@ -491,11 +502,22 @@ def point_words(point: Point) -> str:
     return f"{text}; {point.records:,} records"
 
 
-def _realised_words(one: Realised) -> str:
-    return f"{clock(one.at)}: {per_cent(one.accuracy)} realised, {one.right:,} of {one.records:,} correct"
+def _realised(realised: Iterable[RealisedPoint], x: Linear, y: Linear) -> Iterable[str]:
+    """Draw each as a diamond in the middle of its time: a line across over that time, a line upwards over its interval."""
+    for one in realised:
+        left, right = x(one.start), x(one.end)
+        at, height = (left + right) / 2, y(one.value)
+        yield line("whisker", left, height, right, height)
+        yield line("whisker", at, y(one.lower), at, y(one.upper))
+        yield diamond("realised", at, height, 5.5, _realised_words(one))
 
 
-def _label(points: list[Point], data: OverTime, realised: Sequence[Realised]) -> str:
+def _realised_words(one: RealisedPoint) -> str:
+    share = f"{per_cent(one.value)} realised, {per_cent(one.lower)} to {per_cent(one.upper)}"
+    return f"{clock(one.start)} to {clock(one.end)}: {share}; {one.labels:,} labelled cases"
+
+
+def _label(points: list[Point], data: OverTime, realised: Sequence[RealisedPoint]) -> str:
     """Describe the chart for screen readers."""
     known = [point.accuracy for point in points if point.accuracy is not None]
     if not known:
@@ -508,4 +530,4 @@ def _label(points: list[Point], data: OverTime, realised: Sequence[Realised]) ->
         text += f"; {data.compared.name} accuracy {per_cent(data.compared.value)}"
     text += "".join(f"; {OTHER_REFERENCE} from {clock(one.at)} on" for one in replaced(points))
     text += "".join(f"; threshold of {mark.name} {per_cent(mark.value)}" for mark in data.thresholds)
-    return text + (f"; {len(realised)} realised accuracies" if realised else "")
+    return text + (f"; {len(realised)} realised accuracies of labelled cases" if realised else "")

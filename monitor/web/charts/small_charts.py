@@ -9,7 +9,7 @@ from monitor.core.baselines.comparison import OutputDrift
 from monitor.core.estimate import Estimate, Interval
 from monitor.reference.summary import ReliabilityBin
 from monitor.web.charts.svg import Box, Linear, diamond, line, number, path, rectangle, share_range, share_ticks, words
-from monitor.web.pages.wording import per_cent
+from monitor.web.pages.wording import between, per_cent
 
 _WIDTH, _HEIGHT, _MARGIN, _MIDDLE = 260, 40, 8, 16
 
@@ -38,10 +38,10 @@ def bar(
     reference: float | None,
     thresholds: Sequence[float],
     scale: Scale,
-    realised: float | None = None,
     field: Interval | None = None,
+    realised: Estimate | None = None,
 ) -> Markup:
-    """Return an estimate with its interval, field interval, baseline, thresholds and realised accuracy."""
+    """Return an estimate with its interval, field interval, baseline, thresholds and the realised accuracy with its interval."""
     least, most = estimate.interval or (estimate.accuracy, estimate.accuracy)
     label = [f"estimated accuracy {per_cent(estimate.accuracy)}"]
     if estimate.interval is not None:
@@ -52,7 +52,8 @@ def bar(
         label.append(f"baseline {per_cent(reference)}")
     label += [f"alert threshold {per_cent(one)}" for one in thresholds]
     if realised is not None:
-        label.append(f"realised {per_cent(realised)}")
+        label.append(f"realised {per_cent(realised.accuracy)}")
+        label += [] if realised.interval is None else [f"its interval {between(realised.interval)}"]
     left, right = scale.x(least), scale.x(most)
     parts = [
         f'<line class="axis" x1="{_MARGIN}" x2="{_WIDTH - _MARGIN}" y1="{_MIDDLE}" y2="{_MIDDLE}"/>',
@@ -70,14 +71,22 @@ def bar(
         parts.append(f'<line class="threshold" x1="{at}" x2="{at}" y1="4" y2="{_MIDDLE + 12}"/>')
         parts.append(f'<path class="flag" d="M{at - 5:.1f} 0h10l-5 7z"/>')
     parts.append(f'<circle class="value" cx="{scale.x(estimate.accuracy)}" cy="{_MIDDLE}" r="4.5"/>')
-    if realised is not None:
-        parts.append(f'<path class="realised" d="M{scale.x(realised)} {_MIDDLE - 6}l6 6-6 6-6-6z"/>')
+    parts += [] if realised is None else _realised_mark(realised, scale)
     parts.append(f'<text x="{_MARGIN}" y="{_HEIGHT - 1}">{scale.least:.0%}</text>')
     parts.append(f'<text x="{_WIDTH - _MARGIN}" y="{_HEIGHT - 1}" text-anchor="end">{scale.most:.0%}</text>')
     described = escape(", ".join(label))
     size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
     drawing = f'<svg role="img" aria-label="{described}" {size}><title>{described}</title>{"".join(parts)}</svg>'
     return Markup(drawing)  # noqa: S704  every text in it was escaped
+
+
+def _realised_mark(realised: Estimate, scale: Scale) -> Iterable[str]:
+    """Draw a diamond, with its interval behind it."""
+    if realised.interval is not None:
+        left, right = (scale.x(one) for one in realised.interval)
+        yield line("whisker", left, _MIDDLE, right, _MIDDLE)
+        yield from (line("whisker", end, _MIDDLE - 4, end, _MIDDLE + 4) for end in (left, right))
+    yield f'<path class="realised" d="M{scale.x(realised.accuracy)} {_MIDDLE - 6}l6 6-6 6-6-6z"/>'
 
 
 MOST_CLASSES = 20

@@ -15,7 +15,7 @@ from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Inter
 from monitor.core.estimators.ensemble import MEMBERS, headline_in
 from monitor.core.history import Series, Span
 from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance, Target
-from monitor.core.report import Realised, Report, SegmentReport
+from monitor.core.report import Report, SegmentReport
 from monitor.reference.reference import NO_ADAPTIVE, Reference
 from monitor.web.charts.over_time import (
     NARROW,
@@ -66,7 +66,6 @@ MOST_VISIBLE = 50
 """Segments that are listed openly; the others are a click away."""
 MOST_ROWS = 60
 """Evaluations in the table of the history."""
-_MOST_REALISED = 20
 _MOST_OPEN = 4
 """Classes whose performance is shown openly; that of more is a click away."""
 SPANS = {Span.RECENT: "latest evaluations", Span.DAYS: "3 days", Span.MONTH: "30 days"}
@@ -93,7 +92,6 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
     own, parts = urgency_of(segment), inside.get(segment.name, Within())
     parts = replace(parts, problem=bool(report.input.problems))
     estimate = headline_of(segment)
-    realised = [one for one in site.realised(report.model) if one.segment == segment.name]
     reference, compared = _reference_of(site, report), baseline_accuracy(segment, report)
     return render(
         site,
@@ -115,9 +113,6 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         parts=parts.by_urgency(),
         quiet=parts.urgency(own) in {Urgency.FINE, Urgency.INFO, Urgency.UNVERIFIED, Urgency.UNWATCHED},
         drop=None if compared is None or estimate is None else compared - estimate.accuracy,
-        realised=realised[::-1],
-        most_realised=_MOST_REALISED,
-        remark=site.realised_remark(report.model),
         choices=_choices(report, inside),
         most_visible=MOST_VISIBLE,
         span=Span(span),
@@ -131,7 +126,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         odd=oddities(report.input),
         **_comparison(report, segment),
         **_changes(segment, now),
-        **_history(report, segment, site.history(report.model, segment.name, Span(span)), realised, now),
+        **_history(report, segment, site.history(report.model, segment.name, Span(span)), now),
         **_estimators(report, segment),
         **_performance(segment, reference),
         **_class_mix(segment, reference),
@@ -261,9 +256,7 @@ _LEVELS = {
 }
 
 
-def _history(
-    report: Report, segment: SegmentReport, series: Series | None, realised: Sequence[Realised], now: float
-) -> dict[str, Any]:
+def _history(report: Report, segment: SegmentReport, series: Series | None, now: float) -> dict[str, Any]:
     """Return the chart of the estimate over time, its legend and its table."""
     facts = report.reference
     data = OverTime(
@@ -275,7 +268,6 @@ def _history(
         if facts is None
         else facts.accuracy,
         thresholds(segment),
-        realised,
         [Mark(alert.alert, alert.since) for alert in segment.alerts if alert.phase is not AlertPhase.OK],
         "" if facts is None or facts.headline != HEADLINE else facts.fingerprint,
         Mark("baseline", segment.baseline.accuracy)
@@ -296,7 +288,7 @@ def _history(
         "lowest": ("lowest estimate within a point", stepped),
         "reference": (_LEVELS[_has_own(segment), _is_labelled(segment)], data.compared is not None),
         "threshold": ("threshold of an alert", bool(data.thresholds)),
-        "realised": ("realised accuracy, from labels", bool(data.realised)),
+        "realised": ("realised accuracy of labelled cases, with its exact interval", bool(data.realised)),
         "begun": ("start of an alert", bool(data.alerts)),
         "began": ("where a change most likely began", bool(data.began)),
         "replaced": (

@@ -7,7 +7,7 @@ from monitor.core.alerts import AlertStatus
 from monitor.core.baselines.comparison import BaselineKind, Verdict
 from monitor.core.baselines.output_drift import Measure
 from monitor.core.estimate import HEADLINE
-from monitor.core.report import Realised, Report, SegmentReport
+from monitor.core.report import Report, SegmentReport
 from monitor.reference.reference import NO_ADAPTIVE
 from monitor.web.charts.small_charts import Scale, bar
 from monitor.web.pages.rendering import render
@@ -73,7 +73,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
         alerts=alerts[:MOST_ALERTS],
         more_alerts=len(alerts) - MOST_ALERTS,
         no_alerts="" if alerts else _no_alerts(models),
-        models=_models(site, models, now),
+        models=_models(models, now),
         unevaluated=[name for name in health.unevaluated if name not in reports],
         unknown=Urgency.UNKNOWN,
         # Sources that cannot be read come first: their records are not seen.
@@ -107,22 +107,21 @@ def _no_alerts(reports: Sequence[Report]) -> str:
     return "No alert fires, and none is pending."
 
 
-def _models(site: Site, reports: Sequence[Report], now: float) -> list[dict[str, Any]]:
+def _models(reports: Sequence[Report], now: float) -> list[dict[str, Any]]:
     left, sections = MOST_ROWS_IN_ALL, []
     for report in reports:
         most = max(LEAST_ROWS, min(MOST_ROWS, left))
         left -= min(most, len(report.segments))
-        sections.append(_model(site, report, now, most))
+        sections.append(_model(report, now, most))
     return sections
 
 
-def _model(site: Site, report: Report, now: float, most: int) -> dict[str, Any]:
+def _model(report: Report, now: float, most: int) -> dict[str, Any]:
     """Return a model with its whole window and at most so many segments."""
     whole = [segment for segment in report.segments if not segment.segment]
     parts = [segment for segment in ranked(report) if segment.segment]
     shown = [*whole, *parts[:most]]
-    realised = {one.segment: one for one in site.realised(report.model)}
-    scale = _scale(shown, report, realised)
+    scale = _scale(shown, report)
     inside = within(report)
     return {
         "report": report,
@@ -130,27 +129,23 @@ def _model(site: Site, report: Report, now: float, most: int) -> dict[str, Any]:
             (inside.get(one.name, Within()).urgency(urgency_of(one)) for one in report.segments),
             default=Urgency.UNKNOWN,
         ),
-        "notes": _notes(report, site.realised_remark(report.model)),
-        "rows": [
-            _row(segment, report, inside.get(segment.name, Within()), realised.get(segment.name), scale, now)
-            for segment in shown
-        ],
+        "notes": _notes(report),
+        "rows": [_row(segment, report, inside.get(segment.name, Within()), scale, now) for segment in shown],
         "more": len(parts) - most,
     }
 
 
-def _notes(report: Report, remark: str | None) -> list[str]:
+def _notes(report: Report) -> list[str]:
     """Describe what makes the estimates less reliable than they look."""
     notes = oddities(report.input)
     if report.reference is not None and report.reference.headline != HEADLINE:
         notes.append(f"its reference was {NO_ADAPTIVE}")
     if report.input.rejected_share:
         notes.append(f"{per_cent(report.input.rejected_share)} of the latest records were rejected")
-    notes += [f"{name} failed in {plural(count, 'window')}" for name, count in report.errors.items()]
-    return [*notes, *([] if remark is None else [remark])]
+    return [*notes, *(f"{name} failed in {plural(count, 'window')}" for name, count in report.errors.items())]
 
 
-def _scale(segments: Sequence[SegmentReport], report: Report, realised: Mapping[str, Realised]) -> Scale:
+def _scale(segments: Sequence[SegmentReport], report: Report) -> Scale:
     values = [] if report.reference is None else [report.reference.accuracy]
     values += [one.baseline.accuracy for one in segments if one.baseline and one.baseline.accuracy is not None]
     for segment in segments:
@@ -159,17 +154,14 @@ def _scale(segments: Sequence[SegmentReport], report: Report, realised: Mapping[
             values.append(estimate.interval.lower if estimate.interval else estimate.accuracy)
             values += [one.lower for one in segment.field]
             values += thresholds_of(segment)
-            values += [realised[segment.name].accuracy] if segment.name in realised else []
     return Scale.around(values)
 
 
-def _row(
-    segment: SegmentReport, report: Report, inside: Within, realised: Realised | None, scale: Scale, now: float
-) -> dict[str, Any]:
+def _row(segment: SegmentReport, report: Report, inside: Within, scale: Scale, now: float) -> dict[str, Any]:
     own, estimate, thresholds = urgency_of(segment), headline_of(segment), thresholds_of(segment)
     reference, baseline = None if report.reference is None else report.reference.accuracy, segment.baseline
-    labelled, field = None if realised is None else realised.accuracy, segment.field[-1] if segment.field else None
-    drawn = estimate and bar(estimate, baseline_accuracy(segment, report), thresholds, scale, labelled, field)
+    field = segment.field[-1] if segment.field else None
+    drawn = estimate and bar(estimate, baseline_accuracy(segment, report), thresholds, scale, field)
     return {
         "segment": segment,
         "urgency": inside.urgency(own),
@@ -192,7 +184,6 @@ def _row(
             *([] if reference is None else [f"reference {per_cent(reference)}"]),
             *(f"threshold {per_cent(one)}" for one in thresholds),
         ],
-        "realised": realised,
     }
 
 

@@ -131,7 +131,6 @@ def standard_pages(
         "/api/v1/status": Page(lambda _: Response(status(), JSON)),
         "/api/v1/configuration": _document_page(site, api.configuration_document),
         "/api/v1/reference": _document_page(site, api.reference_document),
-        "/api/v1/realised": _document_page(site, api.realised_document),
         "/api/v1/history": _document_page(site, api.history_document),
         "/api/v1/performance": _document_page(site, api.performance_document),
         "/api/v1/rejects": _document_page(site, api.rejects_document),
