@@ -48,26 +48,19 @@ class Row(NamedTuple):
     """The absolute error of the audited accuracy."""
 
 
-def audits(path: Path, repetitions: int = REPETITIONS, seed: int = 0) -> list[Row]:
-    """Audit the target of a set so many times."""
+def audits(path: Path, repetitions: int = REPETITIONS, seed: int = 0, shares: Sequence[float] = SHARES) -> list[Row]:
+    """Audit the target of a set so many times; with a larger share, the records of a smaller one are among the audited."""
     (source, labels), (target, truth) = labelled(path, "source"), labelled(path, "target")
     calibration = calibrate(label_outputs(source, labels))
     headline = calibration.estimate(target).estimators[HEADLINE]
     assert isinstance(headline, Estimate)  # noqa: S101 - targets are large enough
     confidence = member_values(Gauge(calibration), target)[MEMBERS.index("calibrated_confidence")]
     right = calibration.decision.decided(target) == truth
-    return audit_rows(path.stem, right, confidence, headline.accuracy, (repetitions, seed))
-
-
-def audit_rows(
-    name: str, right: NDArray[np.bool_], confidence: NDArray[np.float64], headline: float, times: tuple[int, int]
-) -> list[Row]:
-    """Audit records so many times, from a seed; those with a larger share have those of a smaller one."""
-    repetitions, seed = times
-    random, ids, accuracy = np.random.default_rng(seed), [f"record-{i}" for i in range(len(right))], float(right.mean())
+    accuracy, random = float(right.mean()), np.random.default_rng(seed)
+    ids = [f"record-{i}" for i in range(len(right))]
     hashes = [hash_ids(ids, random.bytes(16)) for _ in range(repetitions)]
     found = []
-    for share in SHARES:
+    for share in shares:
         sums = _sums([np.flatnonzero(audited(one, share)) for one in hashes], right, confidence)
         value, lower, upper, _ = (column[sums.labels > 0] for column in prediction_powered(sums))
         nothing = np.zeros(repetitions)
@@ -77,7 +70,14 @@ def audit_rows(
         held = (lower - 1e-12 <= accuracy) & (accuracy <= upper + 1e-12)
         means = held, upper - lower, (alone.upper - alone.lower)[sums.labels > 0], np.abs(value - accuracy)
         found.append(
-            Row(name, accuracy, headline, share, float(sums.labels.mean()), *(float(one.mean()) for one in means))
+            Row(
+                path.stem,
+                accuracy,
+                headline.accuracy,
+                share,
+                float(sums.labels.mean()),
+                *(float(one.mean()) for one in means),
+            )
         )
     return found
 
@@ -90,7 +90,6 @@ def _sums(samples: Sequence[NDArray[np.intp]], right: NDArray[np.bool_], confide
             for one in samples
         ]
     )
-    each = np.ones(len(samples))
     return AuditSums(
         labels=np.array([len(one) for one in samples]),
         right=rows[:, 0].astype(np.int64),
@@ -98,7 +97,7 @@ def _sums(samples: Sequence[NDArray[np.intp]], right: NDArray[np.bool_], confide
         confidence_squared=rows[:, 2],
         confidence_right=rows[:, 3],
         records=np.full(len(samples), len(right)),
-        all_confidence=each * confidence.sum(),
+        all_confidence=np.full(len(samples), confidence.sum()),
     )
 
 
@@ -107,14 +106,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.audit", description=__doc__)
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("sets", nargs="*", help="names of sets; all by default")
+    parser.add_argument("--shares", type=float, nargs="+", default=SHARES)
+    parser.add_argument("--sets", nargs="+", help="names of sets; all by default")
     asked = parser.parse_args()
     paths = [path for path in sorted(REAL_SETS.glob("*.npz")) if not asked.sets or path.stem in asked.sets]
     if not paths:
         print("audit: ../shared/real_sets is absent, so there is nothing to measure on")
         return 0
     with ProcessPoolExecutor() as pool:
-        futures = [pool.submit(audits, path, asked.repetitions, asked.seed) for path in paths]
+        futures = [pool.submit(audits, path, asked.repetitions, asked.seed, asked.shares) for path in paths]
         found = [one.result() for one in futures]
     rows = [one for some in found for one in some]
     print("| set | accuracy | estimate off by | labelled | labels | covered | width | labels alone | error |")
@@ -125,6 +125,8 @@ def main() -> int:
             f"| {one.labels:.0f} | {one.covered:.1%} | {100 * one.width:.1f} | {100 * one.alone:.1f} | {100 * one.error:.1f} |"
         )
     enough = [one for one in rows if one.labels >= FEWEST_LABELS]
+    if not enough:
+        return 0
     least = min(enough, key=lambda one: one.covered)
     narrower = [1.0 - one.width / one.alone for one in enough]
     print(
