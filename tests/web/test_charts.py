@@ -383,10 +383,10 @@ def test_realised_accuracies_are_diamonds_with_their_time_and_interval() -> None
     assert last[0].text
 
 
-def test_a_bar_shows_the_realised_accuracy_with_its_interval() -> None:
+def test_a_bar_shows_the_audited_accuracy_with_its_interval() -> None:
     estimate, scale = Estimate(0.9, 500, Interval(0.88, 0.92)), Scale(0.5)
-    text = bar(estimate, 0.9, (), scale, realised=Estimate(0.7, 60, Interval(0.6, 0.8)))
-    assert "realised 70.0%, its interval 60.0% to 80.0%" in text
+    text = bar(estimate, 0.9, (), scale, audited=Estimate(0.7, 60, Interval(0.6, 0.8)))
+    assert "audited 70.0%, its interval 60.0% to 80.0%" in text
     assert (text.count('class="whisker"'), text.count('class="realised"')) == (3, 1)
     assert "realised" not in bar(estimate, 0.9, (), scale)
 

@@ -251,12 +251,16 @@ class TrackRecord:
                 )
         always = [name for name, one in found.items() if one.blocks == len(judged)]
         best = min(always, key=lambda name: (found[name].mean_absolute_error, name != headline), default=None)
-        wrong = False
-        if headline in self.names:
-            place = self.names.index(headline)
-            # False for NaN: without an estimate or an interval it cannot be wrong.
-            wrong = bool(np.abs(error[-1, place]) > allowed[-1, place])
-        return TrackSummary(len(judged), found, best, self[int(judged[-1])], wrong=wrong)
+        return TrackSummary(len(judged), found, best, self[int(judged[-1])], wrong=self.is_wrong(headline))
+
+    def is_wrong(self, headline: str = HEADLINE) -> bool:
+        """Return `wrong` of the summary."""
+        judged, error, allowed = self.errors
+        if not len(judged) or headline not in self.names:
+            return False
+        place = self.names.index(headline)
+        # False for NaN: without an estimate or an interval it cannot be wrong.
+        return bool(np.abs(error[-1, place]) > allowed[-1, place])
 
     def to_bytes(self) -> bytes:
         """Serialise."""
