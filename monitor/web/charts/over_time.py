@@ -514,12 +514,13 @@ def point_words(point: Point) -> str:
     return f"{text}; {point.records:,} records"
 
 
-def _realised(realised: Iterable[RealisedPoint], x: Linear, y: Linear) -> Iterable[str]:
+def _realised(realised: Iterable[RealisedPoint], x: Linear, y: Linear, *, across: bool = True) -> Iterable[str]:
     """Draw each as a diamond in the middle of its time: a line across over that time, a line upwards over its interval."""
     for one in realised:
         left, right = x(one.start), x(one.end)
         at, height = (left + right) / 2, y(one.value)
-        yield line("whisker", left, height, right, height)
+        if across:
+            yield line("whisker", left, height, right, height)
         yield line("whisker", at, y(one.lower), at, y(one.upper))
         yield diamond("realised", at, height, 5.5, _realised_words(one))
 
@@ -547,8 +548,8 @@ def _label(points: list[Point], data: OverTime, realised: Sequence[RealisedPoint
     return text + (f"; {count} realised accuracies of labelled cases" if (count := len(realised) - count) else "")
 
 
-_LEAST_WIDTH = 5.0
-"""Of a block, so that short ones can be seen."""
+_LEAST_WIDTH, _BETWEEN = 4.0, 3.0
+"""Of blocks, and between two of them."""
 
 
 def block_by_block(blocks: Sequence[BlockPoint], size: ChartSize = WIDE) -> Markup:
@@ -564,14 +565,14 @@ def block_by_block(blocks: Sequence[BlockPoint], size: ChartSize = WIDE) -> Mark
     x, y = Linear(start, end, box.left, box.right), Linear(least, most, box.bottom, box.top)
     parts = [*_grid(size, x, y)]
     for one in known:
-        left, right = x(one.start), x(one.end)
-        if right - left < _LEAST_WIDTH:
-            left = min(max((left + right - _LEAST_WIDTH) / 2, box.left), box.right - _LEAST_WIDTH)
-            right = left + _LEAST_WIDTH
+        # With some space in between, but a short one can still be seen.
+        wide = max(x(one.end) - x(one.start) - _BETWEEN, _LEAST_WIDTH)
+        left = min(max((x(one.start) + x(one.end) - wide) / 2, box.left), box.right - wide)
+        right = left + wide
         lower, upper = one.interval or (one.estimate or 0.0,) * 2
         parts.append(rectangle("band", left, y(upper), right - left, y(lower) - y(upper), _block_words(one)))
         parts.append(line("estimate", left, y(one.estimate or 0.0), right, y(one.estimate or 0.0)))
-    parts += _realised(realised, x, y)
+    parts += _realised(realised, x, y, across=False)
     judged = [one for one in known if one.realised is not None]
     if judged and (last := judged[-1].realised) is not None:
         levels = [("value", "estimate", judged[-1].estimate or 0.0), ("realised", "labels", last.value)]

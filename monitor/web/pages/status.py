@@ -386,7 +386,6 @@ def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str
         Urgency.PENDING: "pending",
         Urgency.UNKNOWN: "unknown",
         Urgency.PROBLEM: "with an input problem",
-        Urgency.DOUBTED: "with labels that disagree",
         Urgency.INFO: "with info only",
         Urgency.UNVERIFIED: "with an unverified baseline",
         Urgency.UNWATCHED: "without an alert configured",
