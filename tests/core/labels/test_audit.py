@@ -1,6 +1,7 @@
 """Audited accuracy against a plain oracle, and on real sets."""
 
 import math
+from pathlib import Path
 from statistics import NormalDist, fmean
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from benchmarks.audit import audits
 from monitor.core.estimate import share_interval
 from monitor.core.labels.audit import AuditSums, audited, prediction_powered
 from monitor.core.recent_ids import NO_ID
@@ -110,3 +112,20 @@ def test_the_audit_takes_exactly_the_hashes_below_the_share(share: float) -> Non
 
 def test_a_record_without_an_id_is_not_audited() -> None:
     assert not audited(np.array([NO_ID], dtype=np.uint64), 1.0).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "off_by"),
+    [
+        pytest.param("heart_cleveland_to_switzerland", 0.5, id="estimates are off by 60 points"),
+        pytest.param("breakhis400_new_patients_8subtypes", 0.2, id="estimates are off by 24 points"),
+        pytest.param("pneumoniamnist_val_to_test", 0.08, id="estimates are off by 9 points"),
+    ],
+)
+def test_the_interval_holds_under_a_real_shift(real_sets: Path, name: str, off_by: float) -> None:
+    """All sets, 500 times each: `python -m benchmarks.audit`."""
+    for row in audits(real_sets / f"{name}.npz", repetitions=200):
+        assert abs(row.headline - row.accuracy) > off_by
+        # At least 92% in the long run; 200 times are within three points of that.
+        assert row.covered >= 0.89, row
+        assert row.width <= row.alone + 1e-12, row
