@@ -370,7 +370,7 @@ def _warn_about_labels(sources: _Read[SourceConfig], models: _Read[ModelConfig])
             continue
         if not any(source.labels(model.name) for _, source in read):
             section.findings.remarks.append(
-                f"{section.at('labels' if section.has('labels') else 'audit')}: no source has labels of model {model.name}, and"
+                f"{section.at('audit' if model.labels is None else 'labels')}: no source has labels of model {model.name}, and"
                 " predictions are kept for them: add a source with carries: labels"
             )
     for section, source in read:

@@ -194,7 +194,8 @@ class MessageForms:
         if len(message) > self._max_bytes:
             return Reason.TOO_LARGE
         text = message.removeprefix(_UTF8_MARK).strip(_WHITESPACE)
-        if not text:
+        # Also other white space: a reader of lines skips such a line, but a message is never skipped.
+        if not text or text.isspace():
             return Reason.EMPTY
         if b"\n" in text:
             if text.startswith(b"{") and _BETWEEN_LINES.search(text):
@@ -206,7 +207,7 @@ class MessageForms:
     def _of_lines(self, text: bytes) -> Sequence[Text] | Reason:
         texts: list[Text] = []
         for line in text.split(b"\n"):
-            if not (stripped := line.strip(_WHITESPACE)):
+            if not (stripped := line.strip(_WHITESPACE)) or stripped.isspace():
                 continue
             some = self._of_object(stripped)
             if isinstance(some, Reason) or len(texts) + len(some) > MOST_ITEMS:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from monitor.config.config import IngestOptions, ModelOptions
+from monitor.config.config import AuditOptions, IngestOptions, LabelOptions, ModelOptions
 from monitor.core.change import Detector
 from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.totals import MeasuredWindows
@@ -17,7 +17,7 @@ from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import Decoder, Format, TextPiece
-from monitor.records.record_schema import OutputKind, RecordFields
+from monitor.records.record_schema import Carries, OutputKind, RecordFields
 from monitor.reference.reference import Reference
 from monitor.sources.base import NOTHING_HELD, Delivery, Lag, SourceStatus
 from monitor.state.store import State
@@ -106,6 +106,9 @@ class Process:
         group_by: str | None = None,
         detectors: tuple[Detector, ...] = (),
         most_ids: int | None = None,
+        labels: LabelOptions | None = None,
+        audit: AuditOptions | None = None,
+        label_lines: list[bytes] | None = None,
         now: float = NOW,
     ) -> None:
         model = ModelOptions(
@@ -117,12 +120,18 @@ class Process:
             group_by=group_by,
             detectors=detectors,
             most_ids=most_ids or 1_000_000,
+            labels=labels,
+            audit=audit,
         )
         self.state = State.open(folder)
         decoder = RecordDecoder([model.format], fields or RecordFields(), hash_key=self.state.key)
         self.source = LinesSource(lines, decoder, at_once=at_once)
         self.model = ModelState(model)
-        self.ingestion = Ingestion(self.state, [self.model], [self.source], options)
+        sources = [self.source]
+        if label_lines is not None:
+            decoder = RecordDecoder([model.format], hash_key=self.state.key, carries=Carries.LABELS)
+            sources.append(LinesSource(label_lines, decoder, at_once=at_once, name="labels"))
+        self.ingestion = Ingestion(self.state, [self.model], sources, options, label_sources=["labels"])
         self.ingestion.start(now)
 
     def tick(self, now: float = NOW, monotonic: float = 0.0) -> None:

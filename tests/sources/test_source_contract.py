@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from monitor.records.decoder import RecordDecoder
-from monitor.records.record_schema import ModelFormat
-from monitor.sources.base import Delivery, Source
+from monitor.records.record_schema import Carries, ModelFormat
+from monitor.sources.base import Delivery, Source, SourceContext
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
 from monitor.sources.registry import SOURCE_TYPES
@@ -42,6 +42,28 @@ def _directory(folder: Path) -> DirectorySource:
 
 def test_the_directory_source_passes_the_checks(tmp_path: Path, put: Callable[[int], None]) -> None:
     check_source(lambda: _directory(tmp_path), put, private_text=PRIVATE)
+
+
+def test_a_directory_of_labels_passes_the_checks(tmp_path: Path) -> None:
+    """Built as the daemon builds it; it delivers classes by id, and no outputs."""
+    for name in ("labels", "state"):
+        (tmp_path / name).mkdir()
+
+    def put(count: int) -> None:
+        with (tmp_path / "labels" / f"{PRIVATE}.jsonl").open("a") as file:
+            file.writelines(json.dumps({"label": "c", "id": f"{PRIVATE}{row}"}) + "\n" for row in range(count))
+
+    formats = [ModelFormat("density", ("a", "b", "c"), segment_fields=("site",))]
+    context = SourceContext("truth", formats, KEY, tmp_path / "state", carries=Carries.LABELS)
+    options = DirectoryOptions(tmp_path / "labels")
+    check_source(lambda: options.build(context), put, private_text=PRIVATE)
+    source = options.build(context)
+    source.restore({})
+    (records,) = [one for delivery in source.poll(1.0) for one in delivery.batch.models.values()]
+    assert records.vectors.shape == (len(records), 0)
+    assert records.labels is not None
+    assert set(records.labels.tolist()) == {2}
+    source.close()
 
 
 def test_the_types_are_known_without_slow_libraries() -> None:

@@ -92,6 +92,8 @@ class RowLog:
         """The number of the first row, counted since the start of the process."""
         self._batches: deque[tuple[int, int]] = deque()
         """The number of each batch, and that of the row behind it."""
+        self._needed_from = 0
+        """Behind the last batch without rows here. A batch that was read may be several, under the number of the last."""
         self._index = _Index()
 
     def __len__(self) -> int:
@@ -106,7 +108,7 @@ class RowLog:
     @property
     def first_needed(self) -> int:
         """The lowest batch number that is still needed."""
-        return self._batches[0][0] if self._batches else self.next_batch
+        return self._needed_from if self._batches else self.next_batch
 
     @property
     def bytes(self) -> int:
@@ -148,7 +150,7 @@ class RowLog:
         self._begin += rows
         self.first += rows
         while self._batches and self._batches[0][1] <= self.first:
-            self._batches.popleft()
+            self._needed_from = self._batches.popleft()[0] + 1
 
     def clear(self) -> None:
         """Drop all rows."""
@@ -247,7 +249,7 @@ class Labels(RowLog):
         is_known = known >= 0
         before, said = (self["at"][known], self["label"][known]) if len(self) else (times[kept], labels[kept])
         differs = is_known & (said != labels[kept])
-        newer = ~is_known | (np.where(differs, times[kept] >= before, at[kept] > before))
+        newer = ~is_known | (times[kept] > before) | (differs & (times[kept] == before))
         # In a batch, all but the last one of an id: repetitions, or corrected at once.
         winner = np.full(len(ids), -1)
         winner[order] = np.repeat(order[last], np.diff(last, prepend=-1))

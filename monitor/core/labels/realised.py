@@ -5,7 +5,7 @@ records, a random sample, speak for all records.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -238,8 +238,15 @@ def label_sums(
     audit = None
     if scope.share is not None:
         count, count_right = (summed(used, values).astype(np.int64) for values in (ones, y))
-        sums = (summed(used, values) for values in (f, f * f, f * y))
-        audit = AuditSums(count, count_right, *sums, all_records, all_confidence)
+        audit = AuditSums(
+            count,
+            count_right,
+            summed(used, f),
+            summed(used, f * f),
+            summed(used, f * y),
+            all_records,
+            all_confidence,
+        )
     newest = np.full(windows, -np.inf)
     np.maximum.at(newest, window, at)
     order = np.lexsort((at, window))
@@ -399,13 +406,8 @@ class LabelColumns:
     @classmethod
     def of(cls, sums: LabelSums, held: int = 0, joined: int = 0, share: float | None = None) -> "LabelColumns":
         """Return the accuracies of sums."""
-        shape, found = sums.labels.shape, None
-        accuracy, lower, upper = np.reshape(share_columns(sums.right.ravel(), sums.labels.ravel(), LEVEL), (3, *shape))
-        if sums.audit is not None:
-            flat = AuditSums(*(getattr(sums.audit, one.name).ravel() for one in fields(AuditSums)))
-            value, low, high, powered = prediction_powered(flat, LEVEL)
-            found = AuditedColumns(*np.reshape((value, low, high), (3, *shape)), powered.reshape(shape))
-        return cls(sums, accuracy, lower, upper, found, held, joined, share)
+        found = None if sums.audit is None else prediction_powered(sums.audit, LEVEL)
+        return cls(sums, *share_columns(sums.right, sums.labels, LEVEL), found, held, joined, share)
 
     def __len__(self) -> int:
         """Return the number of windows. A report may have more behind them, which have no records now."""
