@@ -19,6 +19,9 @@ CONSENSUS = "consensus"
 ADAPTIVE = "adaptive"
 """The name of the weighted mean of ATC and anchored CPC."""
 
+AUDITED = "audited"
+"""The name of the audited accuracy, which alerts may compare like that of an estimator."""
+
 HEADLINE = ADAPTIVE
 """The estimate that people see first, and that alerts compare unless they name another."""
 

@@ -29,6 +29,7 @@ from monitor.core.estimators.ensemble import headline_in
 from monitor.core.input_health import Count, FoundProblem
 from monitor.core.intervals import FIELD_LEVELS
 from monitor.core.labels.realised import LabelColumns, LabelSnapshot, SegmentLabels
+from monitor.core.labels.track_record import TrackRecord
 from monitor.core.performance import ClassReference, MeasuredPerformance, MixedShare, Performance, Target
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import Segment, name_of
@@ -83,6 +84,8 @@ class SegmentReport:
     """What the detectors of changes say; empty without an alert of type change."""
     labels: SegmentLabels | None = None
     """What labels say; None if the model takes none."""
+    track_record: TrackRecord | None = None
+    """How far off its estimates have been; None if the model takes no labels."""
 
     @property
     def name(self) -> str:
@@ -225,6 +228,8 @@ class WindowReports(Sequence[SegmentReport]):
     """None without an alert of type change."""
     labels: LabelColumns | None = None
     """None if the model takes no labels."""
+    track_records: tuple[TrackRecord, ...] = ()
+    """By window; empty if the model takes no labels. Windows that are missing now have none."""
 
     def __len__(self) -> int:
         """Return the number of windows."""
@@ -266,6 +271,7 @@ class WindowReports(Sequence[SegmentReport]):
             None if compared is None else VERDICTS[compared.verdicts[index]],
             () if self.changes is None else self.changes.window(index),
             None if self.labels is None else self.labels.window(index),
+            self.track_records[index] if index < len(self.track_records) else None,
         )
 
     @property
