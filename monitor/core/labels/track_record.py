@@ -50,7 +50,7 @@ Answer = tuple[float, float | None, float | None]
 """An estimate with the bounds of its interval; None without one."""
 
 
-class Truth(NamedTuple):
+class BlockTruth(NamedTuple):
     """What labels say of the accuracy of a block."""
 
     labels: int
@@ -74,7 +74,7 @@ class Block:
     """The mean calibrated confidence of all records."""
     answers: Mapping[str, Answer]
     """By estimator, of those that have an estimate."""
-    truth: Truth | None = None
+    truth: BlockTruth | None = None
     """None without labels."""
 
 
@@ -119,14 +119,14 @@ def blocks_due(ended_at: Floats, records: Integers, oldest_at: Floats, now: floa
     return np.asarray(new & full & (records > 0))
 
 
-def truths_of(sums: AuditSums, *, audited: bool, level: float = DEFAULT_LEVEL) -> list[Truth | None]:
+def truths_of(sums: AuditSums, *, audited: bool, level: float = DEFAULT_LEVEL) -> list[BlockTruth | None]:
     """Return what the labels of each block say: audited ones, or any; None without labels."""
     if audited:
         value, lower, upper, _ = prediction_powered(sums, level)
     else:
         value, lower, upper = share_columns(sums.right, sums.labels, level)
     rows = zip(sums.labels.tolist(), value.tolist(), lower.tolist(), upper.tolist(), strict=True)
-    return [Truth(*row, audited=audited) if row[0] else None for row in rows]
+    return [BlockTruth(*row, audited=audited) if row[0] else None for row in rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ class TrackRecord:
         """Return one block."""
         facts, truth = self._facts[index], None
         if facts["labels"]:
-            truth = Truth(*(facts[name].item() for name in ("labels", "value", "lower", "upper", "audited")))
+            truth = BlockTruth(*(facts[name].item() for name in ("labels", "value", "lower", "upper", "audited")))
         kept = zip(self.names, self._answers[index].tolist(), strict=True)
         found = {name: tuple(None if isnan(one) else one for one in answer) for name, answer in kept}
         answers = {name: (value, lower, upper) for name, (value, lower, upper) in found.items() if value is not None}
@@ -205,7 +205,7 @@ class TrackRecord:
         facts[0] = block.began_at, block.ended_at, block.records, block.mean_confidence, *truth
         return TrackRecord(names, np.concatenate([self._facts[-(MOST_BLOCKS - 1) :], facts]), more)
 
-    def judged(self, truths: Sequence[Truth | None]) -> "TrackRecord":
+    def judged(self, truths: Sequence[BlockTruth | None]) -> "TrackRecord":
         """Return the record with what labels say of each block now.
 
         None leaves what they said before: give None for blocks that are partly older than the horizon, whose labels are
@@ -213,7 +213,7 @@ class TrackRecord:
         """
         facts = self._facts.copy()
         known = [number for number, truth in enumerate(truths) if truth is not None]
-        told = facts[list(Truth._fields)]
+        told = facts[list(BlockTruth._fields)]
         told[known] = [truth for truth in truths if truth is not None]
         # Without a change the summary need not be computed again.
         return self if facts.tobytes() == self._facts.tobytes() else replace(self, _facts=facts)
@@ -231,12 +231,18 @@ class TrackRecord:
         own = np.where(error > 0.0, value - lower, upper - value)
         return judged, error, np.hypot(own, np.where(error > 0.0, high - truth, truth - low))
 
-    def summary(self) -> TrackSummary:
-        """Return what the judged blocks say of the estimators; computed once."""
-        return self._summary
-
     @cached_property
-    def _summary(self) -> TrackSummary:
+    def _summaries(self) -> dict[str, TrackSummary]:
+        """By headline."""
+        return {}
+
+    def summary(self, headline: str = HEADLINE) -> TrackSummary:
+        """Return what the judged blocks say of the estimators; computed once."""
+        if headline not in self._summaries:
+            self._summaries[headline] = self._summary(headline)
+        return self._summaries[headline]
+
+    def _summary(self, headline: str) -> TrackSummary:
         judged, error, allowed = self.errors()
         if not len(judged):
             return TrackSummary(0, {}, None, None, wrong=False)
@@ -251,8 +257,8 @@ class TrackRecord:
             if count
         }
         always = [name for name, one in found.items() if one.blocks == len(judged)]
-        best = min(always, key=lambda name: (found[name].mean_absolute_error, name != HEADLINE), default=None)
-        place = self.names.index(HEADLINE) if HEADLINE in found else None
+        best = min(always, key=lambda name: (found[name].mean_absolute_error, name != headline), default=None)
+        place = self.names.index(headline) if headline in found else None
         wrong = place is not None and bool(absolute[-1, place] > allowed[-1, place])
         return TrackSummary(len(judged), found, best, self[int(judged[-1])], wrong=wrong)
 
