@@ -212,27 +212,24 @@ class TrackRecord:
         being deleted.
         """
         facts = self._facts.copy()
-        for row, truth in zip(facts, truths, strict=True):
-            if truth is not None:
-                row["labels"], row["value"], row["lower"], row["upper"], row["audited"] = truth
+        known = [number for number, truth in enumerate(truths) if truth is not None]
+        told = facts[list(BlockTruth._fields)]
+        told[known] = [truth for truth in truths if truth is not None]
         # Without a change the summary need not be computed again.
         return self if facts.tobytes() == self._facts.tobytes() else replace(self, _facts=facts)
 
-    @cached_property
     def errors(self) -> tuple[Integers, Floats, Floats]:
-        """The judged blocks; the errors of estimators and how far each may be off, shape (blocks, estimators); NaN without.
+        """Return the judged blocks; the errors of estimators and how far each may be off, shape (blocks, estimators).
 
         An estimate may be off by its interval and that of the labels together: the square root of the sum of the squares
-        of the parts that face each other.
+        of the parts that face each other. NaN without an estimate, or without its interval.
         """
         judged = np.flatnonzero(self._facts["labels"] >= FEWEST_LABELS)
-        truth = {name: self._facts[name][judged].astype(np.float64)[:, None] for name in ("value", "lower", "upper")}
+        truth, low, high = (self._facts[name][judged, None].astype(np.float64) for name in ("value", "lower", "upper"))
         value, lower, upper = np.moveaxis(self._answers[judged].astype(np.float64), 2, 0)
-        error = value - truth["value"]
-        high = error > 0.0
-        own = np.where(high, value - lower, upper - value)
-        of_labels = np.where(high, truth["upper"] - truth["value"], truth["value"] - truth["lower"])
-        return judged, error, np.hypot(own, of_labels)
+        error = value - truth
+        own = np.where(error > 0.0, value - lower, upper - value)
+        return judged, error, np.hypot(own, np.where(error > 0.0, high - truth, truth - low))
 
     @cached_property
     def _summaries(self) -> dict[str, TrackSummary]:
@@ -246,26 +243,23 @@ class TrackRecord:
         return self._summaries[headline]
 
     def _summary(self, headline: str) -> TrackSummary:
-        judged, error, allowed = self.errors
+        judged, error, allowed = self.errors()
         if not len(judged):
             return TrackSummary(0, {}, None, None, wrong=False)
-        found: dict[str, EstimatorRecord] = {}
-        for place, name in enumerate(self.names):
-            mine = error[:, place]
-            mine, limit = mine[~np.isnan(mine)], allowed[~np.isnan(mine), place]
-            if len(mine):
-                held = np.abs(mine[~np.isnan(limit)]) <= limit[~np.isnan(limit)]
-                coverage = float(np.mean(held)) if len(held) else None
-                found[name] = EstimatorRecord(
-                    float(np.mean(np.abs(mine))), float(np.mean(mine)), coverage, blocks=len(mine)
-                )
+        # Comparisons with NaN are false.
+        blocks, intervals = (np.count_nonzero(~np.isnan(one), axis=0) for one in (error, allowed))
+        absolute = np.abs(error)
+        sums = np.nansum(absolute, axis=0), np.nansum(error, axis=0), np.count_nonzero(absolute <= allowed, axis=0)
+        columns = (column.tolist() for column in (blocks, intervals, *sums))
+        found = {
+            name: EstimatorRecord(size / count, total / count, held / known if known else None, count)
+            for name, count, known, size, total, held in zip(self.names, *columns, strict=True)
+            if count
+        }
         always = [name for name, one in found.items() if one.blocks == len(judged)]
         best = min(always, key=lambda name: (found[name].mean_absolute_error, name != headline), default=None)
-        wrong = False
-        if headline in self.names:
-            place = self.names.index(headline)
-            # False for NaN: without an estimate or an interval it cannot be wrong.
-            wrong = bool(np.abs(error[-1, place]) > allowed[-1, place])
+        place = self.names.index(headline) if headline in found else None
+        wrong = place is not None and bool(absolute[-1, place] > allowed[-1, place])
         return TrackSummary(len(judged), found, best, self[int(judged[-1])], wrong=wrong)
 
     def to_bytes(self) -> bytes:
