@@ -159,9 +159,7 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
     if "hysteresis" in own:
         hysteresis = section.get("hysteresis", Number(0.0, 0.5), hysteresis)
     if kind in _NEW_RECORDS:
-        # Labels come without new records.
-        default = 0.0 if estimator == AUDITED else _NEW_RECORDS[kind]
-        new_records = section.get("new_records", Number(0.0, 10.0), default)
+        new_records = section.get("new_records", Number(0.0, 10.0), _NEW_RECORDS[kind])
     after = section.get("after", Duration(1.0, _LONGEST_HOLD)) if kind is AlertType.SILENT else 0.0
     change = _change(section) if kind is AlertType.CHANGE else _DEFAULT
     if not section.clean:
@@ -205,6 +203,7 @@ def _check_estimator(section: Section, estimator: str, on: On) -> None:
         section.report("on", f"value, lower or upper: only {HEADLINE} has a field interval", f"{on} beside {found}")
     if estimator == AUDITED:
         section.forbid("drop", " beside estimator: audited, which has no baseline: use below")
+        section.forbid("new_records", " beside estimator: audited, since labels come without new records")
 
 
 def _check_metric(section: Section, metric: Metric | None) -> None:

@@ -423,7 +423,8 @@ def _has_dwelt(rule: AlertRule, state: AlertState, dwell: Dwell) -> bool:
         return True
     if state.dwell_seconds < rule.for_seconds:
         return False
-    if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP}:
+    # Labels come without new records, too.
+    if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP} or rule.estimator == AUDITED:
         return True
     # Without new records the timer alone does not fire.
     return dwell.new_records > 0 and state.dwell_records >= rule.new_records_of(dwell.records)
