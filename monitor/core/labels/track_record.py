@@ -234,21 +234,32 @@ class TrackRecord:
         of_labels = np.where(high, truth["upper"] - truth["value"], truth["value"] - truth["lower"])
         return judged, error, np.hypot(own, of_labels)
 
+    @cached_property
+    def estimators(self) -> Mapping[str, EstimatorRecord]:
+        """How far off each estimator has been. Kept, since it is asked for at every evaluation, and seldom changes."""
+        _, error, allowed = self.errors
+        off, known = np.abs(error), ~np.isnan(error)
+        has_interval = known & ~np.isnan(allowed)
+        blocks, intervals = known.sum(axis=0).tolist(), has_interval.sum(axis=0).tolist()
+        held = np.sum(has_interval & (off <= allowed), axis=0).tolist()
+        total, signed = (np.where(known, one, 0.0).sum(axis=0).tolist() for one in (off, error))
+        return {
+            name: EstimatorRecord(
+                total[place] / blocks[place],
+                signed[place] / blocks[place],
+                held[place] / intervals[place] if intervals[place] else None,
+                blocks[place],
+            )
+            for place, name in enumerate(self.names)
+            if blocks[place]
+        }
+
     def summary(self, headline: str = HEADLINE) -> TrackSummary:
         """Return what the judged blocks say of the estimators."""
         judged, error, allowed = self.errors
         if not len(judged):
             return TrackSummary(0, {}, None, None, wrong=False)
-        found: dict[str, EstimatorRecord] = {}
-        for place, name in enumerate(self.names):
-            mine = error[:, place]
-            mine, limit = mine[~np.isnan(mine)], allowed[~np.isnan(mine), place]
-            if len(mine):
-                held = np.abs(mine[~np.isnan(limit)]) <= limit[~np.isnan(limit)]
-                coverage = float(np.mean(held)) if len(held) else None
-                found[name] = EstimatorRecord(
-                    float(np.mean(np.abs(mine))), float(np.mean(mine)), coverage, blocks=len(mine)
-                )
+        found = self.estimators
         always = [name for name, one in found.items() if one.blocks == len(judged)]
         best = min(always, key=lambda name: (found[name].mean_absolute_error, name != headline), default=None)
         wrong = False
