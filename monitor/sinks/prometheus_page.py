@@ -550,9 +550,8 @@ class _Writer:
     def _write_track_records(self, summaries: Sequence[TrackSummary], headline: str) -> None:
         """Write how far off the estimates have been, of windows with judged blocks."""
         blocks = np.array([one.blocks for one in summaries])
+        self._add_windows(TRACK_BLOCKS, blocks)
         judged = np.flatnonzero(blocks).tolist()
-        if not judged:
-            return
         names = tuple(dict.fromkeys(name for place in judged for name in summaries[place].estimators))
         errors, coverage = np.full((2, len(names), len(summaries)), np.nan)
         latest = np.full((3, len(summaries)), np.nan)
@@ -568,7 +567,6 @@ class _Writer:
                 latest[:, place] = block.truth.value, estimated, block.ended_at
                 audited[place] = block.truth.audited
         around = [(f"estimator={quoted(label_value(name))},", "") for name in names]
-        self._add_windows(TRACK_BLOCKS, blocks)
         self._add_windows(TRACK_ERROR, errors, around)
         self._add_windows(TRACK_COVERAGE, coverage, around)
         kinds = [('kind="audited",', ""), ('kind="labelled_cases",', "")]

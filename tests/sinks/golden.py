@@ -13,7 +13,7 @@ GOLDEN = Path(__file__).with_name("golden_metrics.txt")
 def page() -> str:
     """Return the metrics page of an example daemon, without values that depend on the machine."""
     sink = PrometheusSink()
-    sink.publish(reports.with_changes(reports.with_baselines(reports.with_performance(reports.density()))))
+    sink.publish(reports.full())
     sink.publish(reports.fresh())
     telemetry = Telemetry(reports.facts)
     telemetry.configured(("density", "triage"))
