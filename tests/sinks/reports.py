@@ -14,7 +14,7 @@ from monitor.core.change import ChangeColumns, Direction
 from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
 from monitor.core.labels.audit import AuditedColumns, AuditSums
 from monitor.core.labels.realised import LabelColumns, LabelledRows, LabelSums
-from monitor.core.labels.track_record import Block, TrackRecord, Truth
+from monitor.core.labels.track_record import Block, BlockTruth, TrackRecord
 from monitor.core.performance import (
     ClassCurves,
     ClassMix,
@@ -234,7 +234,7 @@ def track_record(estimated: float, realised: float, *, audited: bool = True) -> 
     """Return three blocks: one as estimated, one that is off, and one without labels yet."""
     found = TrackRecord()
     for number, value in enumerate((estimated, realised, None)):
-        truth = None if value is None else Truth(64, value, value - 0.0625, value + 0.0625, audited)
+        truth = None if value is None else BlockTruth(64, value, value - 0.0625, value + 0.0625, audited)
         began = NOW - 86_400.0 * (9 - 3 * number)
         answers = {"adaptive": (estimated, estimated - 0.03125, estimated + 0.03125), "ac": (estimated, None, None)}
         found = found.add(Block(began, began + 86_400.0, 500, estimated, answers, truth))
