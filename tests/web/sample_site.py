@@ -13,7 +13,7 @@ from monitor.core.change import FEWEST_BLOCKS, ChangeStatus, Direction
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why, WindowState
 from monitor.core.history import Series, Span
 from monitor.core.labels.realised import KeptRows, LabelColumns, LabelScope, label_sums
-from monitor.core.labels.track_record import Answer, Block, TrackRecord, Truth
+from monitor.core.labels.track_record import Answer, Block, TrackRecord, BlockTruth
 from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport, WindowReports
 from monitor.core.scores import Floats
 from monitor.core.segments import Segment
@@ -338,7 +338,7 @@ def track_record(
             "doc_ts": (said + 2 * wiggle - 0.01, said - 0.03, said + 0.012),
             "ac_ts": (0.91, None, None),
         }
-        truth = None if value is None else Truth(labels, value, value - 0.06, value + 0.05, audited)
+        truth = None if value is None else BlockTruth(labels, value, value - 0.06, value + 0.05, audited)
         record = record.add(Block(began, began + long - 600.0, 2000, 0.87, answers, truth))
     return record
 

@@ -83,7 +83,7 @@ def compared_of(alert: AlertStatus, segment: SegmentReport) -> Estimate | None:
 def is_doubted(segment: SegmentReport) -> bool:
     """Return whether the labels of the latest judged block disagree with the estimates."""
     found = segment.track_record
-    return found is not None and found.is_wrong(headline_in(found.names))
+    return found is not None and found.summary(headline_in(found.names)).wrong
 
 
 def urgency_of(segment: SegmentReport) -> Urgency:
