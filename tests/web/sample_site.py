@@ -13,7 +13,7 @@ from monitor.core.change import FEWEST_BLOCKS, ChangeStatus, Direction
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why, WindowState
 from monitor.core.history import Series, Span
 from monitor.core.labels.realised import KeptRows, LabelColumns, LabelScope, label_sums
-from monitor.core.labels.track_record import Answer, Block, TrackRecord, BlockTruth
+from monitor.core.labels.track_record import Answer, Block, BlockTruth, TrackRecord
 from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport, WindowReports
 from monitor.core.scores import Floats
 from monitor.core.segments import Segment
