@@ -13,6 +13,8 @@ from monitor.web.charts.small_charts import MOST_CLASSES
 from monitor.web.pages.status import is_doubted
 from monitor.web.pages.wording import between, per_cent, period, plural, points
 
+_MOST_OPEN = 5
+"""Estimators whose track record is shown openly, with the headline; that of the others is a click away."""
 BIASED = "Labelled cases are usually a biased choice"
 
 
@@ -20,6 +22,11 @@ def audited_words(found: AuditedAccuracy, now: float) -> str:
     """Return what an audited accuracy rests on: `412 labels of 20,600 records, 12 Oct to 8 Nov`."""
     labels = f"{plural(found.labels, 'label')} of {plural(found.records, 'record')}"
     return f"{labels}, {period(found.began_at, found.ended_at, now)}"
+
+
+def brief_audited(found: AuditedAccuracy, now: float) -> str:
+    """Return the audited accuracy for a table, behind its value."""
+    return f"{between(Interval(found.lower, found.upper))}, from {audited_words(found, now)}"
 
 
 def missing_words(found: AuditedAccuracy | None) -> str:
@@ -78,13 +85,33 @@ def _classes(report: Report, found: Sequence[RealisedClass]) -> dict[str, Any]:
 
 
 class TrackRow(NamedTuple):
-    """A block in the table: the headline's estimate, and what labels say."""
+    """A block: the headline's estimate, and what labels say if there are enough."""
 
     block: Block
     estimate: float | None
     interval: Interval | None
-    error: float | None
-    """Of the estimate; None without enough labels."""
+    realised: RealisedPoint | None
+
+    @property
+    def error(self) -> float | None:
+        """Of the estimate."""
+        return None if self.estimate is None or self.realised is None else self.estimate - self.realised.value
+
+
+def realised_point(block: Block) -> RealisedPoint | None:
+    """Return what labels say of a block, as charts draw it; None with too few."""
+    truth = block.truth
+    if truth is None or truth.labels < FEWEST_LABELS:
+        return None
+    return RealisedPoint(
+        block.began_at, block.ended_at, truth.value, truth.lower, truth.upper, truth.labels, truth.audited
+    )
+
+
+def realised_points(record: TrackRecord | None) -> list[RealisedPoint]:
+    """Return what labels say of the blocks of a track record."""
+    blocks = () if record is None else map(record.__getitem__, range(len(record)))
+    return [one for block in blocks if (one := realised_point(block)) is not None]
 
 
 def _track_record(record: TrackRecord | None) -> dict[str, Any]:
@@ -94,19 +121,21 @@ def _track_record(record: TrackRecord | None) -> dict[str, Any]:
     headline = headline_in(record.names)
     summary = record.summary(headline)
     rows = [_row(record[index], headline) for index in range(len(record))]
-    drawn = [BlockPoint(one.block.began_at, one.block.ended_at, one.estimate, one.interval, realised_point(one.block)) for one in rows]  # fmt: skip
+    drawn = [BlockPoint(one.block.began_at, one.block.ended_at, *one[1:]) for one in rows]
     labelled = sum(one.block.truth is not None for one in rows)
     best = None if summary.best is None else summary.estimators[summary.best]
 
     def least_error(one: tuple[str, EstimatorRecord]) -> tuple[float, bool]:
         return one[1].mean_absolute_error, one[0] != headline
 
+    best_first = sorted(summary.estimators.items(), key=least_error)
     return {
         "track": summary,
         "track_headline": headline,
         "track_rows": rows[::-1],
-        "track_biased": any(_judged(one.block) and not (one.block.truth and one.block.truth.audited) for one in rows),
-        "track_estimators": sorted(summary.estimators.items(), key=least_error),
+        "track_biased": any(one.realised is not None and not one.realised.audited for one in rows),
+        "track_estimators": [*best_first[:_MOST_OPEN], *(one for one in best_first[_MOST_OPEN:] if one[0] == headline)],
+        "track_folded": [one for one in best_first[_MOST_OPEN:] if one[0] != headline],
         "track_best": None if best is None else f"off by {points(best.mean_absolute_error)} on average",
         "track_waits": _waits(len(rows), labelled),
         "track_chart": block_by_block(drawn, WIDE),
@@ -122,34 +151,7 @@ def _waits(blocks: int, labelled: int) -> str:
     return f"No block has {FEWEST_LABELS} labels yet ({some})."
 
 
-def _judged(block: Block) -> bool:
-    return block.truth is not None and block.truth.labels >= FEWEST_LABELS
-
-
 def _row(block: Block, headline: str) -> TrackRow:
     value, lower, upper = block.answers.get(headline, (None, None, None))
     interval = None if lower is None or upper is None else Interval(lower, upper)
-    error = value - block.truth.value if block.truth is not None and value is not None and _judged(block) else None
-    return TrackRow(block, value, interval, error)
-
-
-def realised_point(block: Block) -> RealisedPoint | None:
-    """Return what labels say of a block, as charts draw it; None with too few."""
-    truth = block.truth
-    if truth is None or not _judged(block):
-        return None
-    return RealisedPoint(
-        block.began_at, block.ended_at, truth.value, truth.lower, truth.upper, truth.labels, truth.audited
-    )
-
-
-def realised_points(record: TrackRecord | None) -> list[RealisedPoint]:
-    """Return what labels say of the blocks of a track record."""
-    if record is None:
-        return []
-    return [one for index in range(len(record)) if (one := realised_point(record[index])) is not None]
-
-
-def brief_audited(found: AuditedAccuracy, now: float) -> str:
-    """Return the audited accuracy for a table, behind its value."""
-    return f"{between(Interval(found.lower, found.upper))}, from {audited_words(found, now)}"
+    return TrackRow(block, value, interval, realised_point(block))
