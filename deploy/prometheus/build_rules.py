@@ -156,7 +156,7 @@ def _configured() -> list[PrometheusRule]:
             f"{_FIRING} == 1 {_of_kind(AUDITED_HIGH)}",
             None,
             texts.SUMMARY_AUDITED_HIGH,
-            f"{where}{texts.audited(ONE_DAEMON)} {_stayed('above', texts.THRESHOLDS[0][0])}{state} {texts.ACTION_HIGH}",
+            f"{where}{texts.audited(ONE_DAEMON)} {_stayed('above', texts.THRESHOLDS[0][0])}{state} {texts.ACTION_AUDITED_HIGH}",
             "accuracy_high.md",
         ),
         PrometheusRule(

@@ -47,6 +47,7 @@ ACTIONS = {
     AlertType.DEGRADED_INPUT: "Check the program that writes the records; the page of cpcmon shows likely causes.",
 }
 """The first step, for someone who cannot open the runbook."""
+ACTION_AUDITED_HIGH = "Check how the labels are made: those who label may see the model's answer."
 ACTION_AUDITED = "Notify the owner of the model: labels of a random sample say this, not an estimate."
 ACTION_HIGH = "Check raw outputs at their source before anyone relies on the estimate."
 
@@ -154,8 +155,10 @@ def description(rule: AlertRule, series: DescriptionSeries) -> str:
     where = "{{ $labels.model }}, {{ $labels.segment }}" + series.part
     since = "" if series.merged else SINCE + HELD
     upward = is_high(rule) or (rule.kind is AlertType.CHANGE and rule.direction is Direction.UP)
-    action = ACTION_AUDITED if rule.estimator == AUDITED else ACTIONS[rule.kind]
-    return f"{where}: {_problem(rule, series)}{since} {ACTION_HIGH if upward else action}"
+    high, low = ACTION_HIGH, ACTIONS[rule.kind]
+    if rule.estimator == AUDITED:
+        high, low = ACTION_AUDITED_HIGH, ACTION_AUDITED
+    return f"{where}: {_problem(rule, series)}{since} {high if upward else low}"
 
 
 def _problem(rule: AlertRule, series: DescriptionSeries) -> str:
