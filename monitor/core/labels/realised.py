@@ -115,10 +115,19 @@ class LabelSnapshot(NamedTuple):
     """Labels in memory."""
     joined: int
     """Predictions with a label."""
+    now: float
+    version: tuple[int, int]
+    """Changes when a label does."""
 
-    def columns(self, windows: int, classes: int, now: float) -> "LabelColumns":
+    @property
+    def since(self) -> float:
+        """The time from which on predictions are kept."""
+        oldest = min((float(one.at.min()) for one in self.shards), default=self.now)
+        return max(oldest, self.now - self.scope.horizon_seconds)
+
+    def columns(self, windows: int, classes: int) -> "LabelColumns":
         """Return what labels say of windows."""
-        sums = label_sums(self.shards, self.places, windows, classes, self.scope, now)
+        sums = label_sums(self.shards, self.places, windows, classes, self.scope, self.now)
         return LabelColumns.of(sums, self.held, self.joined, self.scope.share)
 
 
