@@ -1,4 +1,4 @@
-"""The commands, one file each. `main` runs one and turns exceptions into exit codes.
+"""The commands, in one file each or a few together. `main` runs one and turns exceptions into exit codes.
 
 Exit codes are public: 0 done, 1 failed while running, 2 bad input, reference or usage (nothing was written), 3 state in
 use by another process.
@@ -26,11 +26,14 @@ _COMMANDS = {
     "watch": ("watch", "follow a directory and print estimates as records arrive"),
     "state": ("state", "show the content of a state directory"),
     "baseline": ("baseline", "list, reset and confirm what segments are compared with; hold change alerts"),
+    "audit-list": ("labels:register_audit_list", "list the ids of audited records that wait for their labels"),
+    "audit-check": ("labels:register_audit_check", "say which of some ids are audited"),
+    "forget": ("labels:register_forget", "delete what is stored of some ids"),
     "demo": ("demo", "run a live demo: a model at three hospitals, and a scanner that is replaced"),
-    "completion": ("completion", "print a shell completion script"),
-    "help": ("help_command", "show the help of a command"),
+    "completion": ("usage:register_completion", "print a shell completion script"),
+    "help": ("usage:register_help", "show the help of a command"),
 }
-"""Command: its module, imported on use, and its help."""
+"""Command: its module, imported on use, with the function that adds its arguments if it is not `register`; and its help."""
 
 _EPILOG = """\
 Start with `cpcmon demo`. `cpcmon COMMAND --help` shows the options of a command, with examples.
@@ -71,7 +74,8 @@ def make_parser(used: Iterable[str] = tuple(_COMMANDS)) -> Parser:
     for name, (module, help_) in _COMMANDS.items():
         command = commands.add_parser(name, help=help_)
         if name in used:
-            import_module(f"monitor.cli.{module}").register(command)
+            place, _, function = module.partition(":")
+            getattr(import_module(f"monitor.cli.{place}"), function or "register")(command)
     return parser
 
 

@@ -66,15 +66,20 @@ examples:
         metavar="DURATION",
         help="hold the change alerts of the segment, or of all, for so long, such as 2h; 0s to end it, without --segment everywhere",
     )
-    daemon = parser.add_argument_group("running daemon", "Changes need `cpcmon run --web.enable-lifecycle`.")
-    daemon.add_argument("--url", default=f"http://{DEFAULT_ADDRESS}", metavar="URL", help="its address")
-    daemon.add_argument("--user", metavar="NAME", help="a user of its web configuration")
-    daemon.add_argument("--password-file", type=as_path, metavar="FILE", help="file that contains the password")
-    daemon.add_argument("--ca", type=as_path, metavar="FILE", help="CA certificates (default: those of the system)")
+    add_daemon(parser, "Changes need `cpcmon run --web.enable-lifecycle`.")
     stopped = parser.add_argument_group("stopped daemon", "Run it as the daemon's user.")
     stopped.add_argument("--config.file", dest="config", type=as_path, metavar="FILE", help="its configuration")
     stopped.add_argument("--state", type=as_path, metavar="DIR", help="its state directory, without a configuration")
     parser.set_defaults(run=run)
+
+
+def add_daemon(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add the options for a running daemon."""
+    daemon = parser.add_argument_group("running daemon", about)
+    daemon.add_argument("--url", default=f"http://{DEFAULT_ADDRESS}", metavar="URL", help="its address")
+    daemon.add_argument("--user", metavar="NAME", help="a user of its web configuration")
+    daemon.add_argument("--password-file", type=as_path, metavar="FILE", help="file that contains the password")
+    daemon.add_argument("--ca", type=as_path, metavar="FILE", help="CA certificates (default: those of the system)")
 
 
 class _Row(NamedTuple):
@@ -131,11 +136,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Running:
+class DaemonClient:
     """A running daemon, over HTTP."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._model: str = options.model
+    def __init__(self, options: argparse.Namespace, expected: str = "a running cpcmon") -> None:
+        """`expected` is for the error when there is no answer."""
+        self._expected = expected
         self._url: str = options.url.rstrip("/")
         if not self._url.startswith(("http://", "https://")):
             raise UsageError(Problem("--url", f"a URL such as http://{DEFAULT_ADDRESS}", repr(options.url)))
@@ -152,27 +158,8 @@ class _Running:
         # No proxy: cpcmon is usually on this machine or nearby.
         self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
 
-    def rows(self) -> list[_Row]:
-        """Return the baselines of the windows of the last evaluation."""
-        found = self._ask("/api/v1/status", None)
-        try:
-            models = {one["model"]: one for one in json.loads(found)["models"]}
-        except (ValueError, KeyError, TypeError) as error:
-            raise ServerError(Problem(self._url, "the status of cpcmon", "another document")) from error
-        if self._model not in models:
-            raise UnknownName(Problem("MODEL", f"one of {', '.join(sorted(models)) or 'none so far'}", self._model))
-        segments = [one for one in models[self._model]["segments"] if one.get("baseline")]
-        return _ordered([_row(one["segment"], one["baseline"]) for one in segments])
-
-    def change(self, segment: str, action: BaselineAction) -> str:
-        """Reset or confirm; return what the daemon says."""
-        return self._command({"command": "baseline", "model": self._model, "segment": segment, "action": action})
-
-    def hold(self, segment: str | None, lasting: float) -> str:
-        """Hold change alerts; return what the daemon says."""
-        return self._command({"command": "maintenance", "model": self._model, "segment": segment, "seconds": lasting})
-
-    def _command(self, command: dict[str, object]) -> str:
+    def command(self, command: dict[str, object]) -> str:
+        """Send a command; return what the daemon says."""
         return _printable(self._ask("/-/command", json.dumps(command).encode()).strip())
 
     def _ask(self, path: str, body: bytes | None) -> str:
@@ -190,9 +177,35 @@ class _Running:
             raise failed(f"{self._url}: {error.code}: {said}") from error
         except (URLError, OSError, HTTPException) as error:
             found = getattr(error, "reason", error)
-            raise ServerError(
-                Problem(self._url, "a running cpcmon (of a stopped one, name --config.file or --state)", str(found))
-            ) from error
+            raise ServerError(Problem(self._url, self._expected, str(found))) from error
+
+
+class _Running(DaemonClient):
+    """The baselines of a running daemon."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options, "a running cpcmon (of a stopped one, name --config.file or --state)")
+        self._model: str = options.model
+
+    def rows(self) -> list[_Row]:
+        """Return the baselines of the windows of the last evaluation."""
+        found = self._ask("/api/v1/status", None)
+        try:
+            models = {one["model"]: one for one in json.loads(found)["models"]}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ServerError(Problem(self._url, "the status of cpcmon", "another document")) from error
+        if self._model not in models:
+            raise UnknownName(Problem("MODEL", f"one of {', '.join(sorted(models)) or 'none so far'}", self._model))
+        segments = [one for one in models[self._model]["segments"] if one.get("baseline")]
+        return _ordered([_row(one["segment"], one["baseline"]) for one in segments])
+
+    def change(self, segment: str, action: BaselineAction) -> str:
+        """Reset or confirm; return what the daemon says."""
+        return self.command({"command": "baseline", "model": self._model, "segment": segment, "action": action})
+
+    def hold(self, segment: str | None, lasting: float) -> str:
+        """Hold change alerts; return what the daemon says."""
+        return self.command({"command": "maintenance", "model": self._model, "segment": segment, "seconds": lasting})
 
 
 class _Stopped:

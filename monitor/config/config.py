@@ -249,7 +249,10 @@ class ModelOptions:
         """The format of its records."""
         fields = dict.fromkeys(name for names in self.segmentation.split_by for name in names)
         decision = self.reference.calibration.decision
-        return ModelFormat(self.name, self.reference.classes, self.kind, tuple(fields), decision, self.group_by)
+        audited_ids = self.audit.share if self.audit is not None and self.audit.keep_ids else None
+        return ModelFormat(
+            self.name, self.reference.classes, self.kind, tuple(fields), decision, self.group_by, audited_ids
+        )
 
     def gauge(self) -> Gauge:
         """Return what measures its records."""

@@ -15,6 +15,8 @@ _Places = NDArray[np.int64]
 NO_ID = 0
 """The hash of a record without an id."""
 
+_FORGOTTEN = 1
+"""In the slot of a forgotten hash; no id has it, but by a chance of 2 to the -63."""
 _FEWEST_SLOTS = 1 << 10
 # At most half of the slots are used, to keep searches short.
 _SLOTS_PER_ID = 2
@@ -81,6 +83,11 @@ class RecentIds:
         for start in range(0, len(ids), step):
             self._enter(ids[start : start + step], number)
 
+    def forget(self, hashes: Hashes) -> None:
+        """Forget some ids. In stored batches, replace them by NO_ID."""
+        for table in (self._newer, self._older):
+            table.forget(hashes)
+
     def _enter(self, ids: Hashes, number: int) -> None:
         room = self.most - self._newer.held
         if len(ids) < room:
@@ -144,6 +151,10 @@ class _Table:
             going_on = np.flatnonzero(~found & (seen != 0))
             open_, places, wanted = open_[going_on], places[going_on], wanted[going_on]
         return held
+
+    def forget(self, hashes: Hashes) -> None:
+        """Remove hashes. Their slots stay used, so that others are found behind them. Reads all slots."""
+        self.slots[np.isin(self.slots, hashes[hashes != NO_ID])] = _FORGOTTEN
 
     def add(self, hashes: Hashes) -> None:
         """Add distinct hashes."""

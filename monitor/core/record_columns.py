@@ -83,6 +83,8 @@ class Records:
     """Keyed hashes of the groups, NO_ID for a record without one; None unless the model has groups."""
     counted: Booleans | None = None
     """Which records may count as evidence of a change; None for all."""
+    audited_ids: Mapping[int, str] = field(default_factory=dict)
+    """By hash, the ids of audited records, of models that keep them. May have more than are among the records."""
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -100,6 +102,7 @@ class Records:
             decided=None if self.decided is None else self.decided[rows],
             groups=None if self.groups is None else self.groups[rows],
             counted=None if self.counted is None else self.counted[rows],
+            audited_ids=self.audited_ids,
         )
 
     def without_referred(self) -> "Records":
@@ -141,6 +144,7 @@ class Records:
             )
             if any(batch.counted is not None for batch in batches)
             else None,
+            {hash_: id_ for batch in batches for hash_, id_ in batch.audited_ids.items()},
         )
 
 

@@ -1,5 +1,6 @@
 """Commands to a running daemon: JSON, read strictly, executed between evaluations. No client input is echoed or logged."""
 
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -7,10 +8,11 @@ from http import HTTPStatus
 from typing import Annotated
 
 import msgspec
+import numpy as np
 
 from monitor.core.baselines.comparison import BaselineAction
 from monitor.daemon.runner import Runner
-from monitor.errors import UnknownName, UsageError
+from monitor.errors import StateError, UnknownName, UsageError
 from monitor.evaluation.evaluator import LONGEST_MAINTENANCE, Evaluator
 
 log = logging.getLogger("cpcmon")
@@ -19,7 +21,7 @@ _EXAMPLE = '{"command": "baseline", "model": "density", "segment": "site=A", "ac
 _NOT_A_COMMAND = f"command: expected JSON such as {_EXAMPLE}, found something else"
 _STORED = "done, and stored"
 _NOT_STORED = "done, but not on disk yet, so a crash could undo it: see /-/ready for why the state cannot be written"
-_TOO_LATE = "not done within a minute: it may still be; list the baselines to see"
+_TOO_LATE = "not done within a minute: it may still be; look again later"
 _BUSY = "not done: cpcmon is starting, reloading or stopping; try again"
 
 
@@ -51,7 +53,16 @@ class MaintenanceCommand(
         return lambda one: one.hold_changes(until, self.segment)
 
 
-AnyCommand = BaselineCommand | MaintenanceCommand
+class ForgetCommand(msgspec.Struct, tag_field="command", tag="forget", forbid_unknown_fields=True, frozen=True):
+    """Deletes what is stored of some ids. They come as keyed hashes, never as themselves."""
+
+    hashes: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{16})+$")]
+    """16 hexadecimal digits each, little-endian."""
+    model: str | None = None
+    """None for all models."""
+
+
+AnyCommand = BaselineCommand | MaintenanceCommand | ForgetCommand
 """The union of all commands, told apart by `command`."""
 
 
@@ -71,11 +82,14 @@ def _executed(command: AnyCommand, runner: Runner | None) -> tuple[HTTPStatus, s
     if runner is None:
         return HTTPStatus.SERVICE_UNAVAILABLE, _BUSY
     try:
+        if isinstance(command, ForgetCommand):
+            hashes = np.frombuffer(bytes.fromhex(command.hashes), dtype="<u8").astype(np.uint64)
+            return HTTPStatus.OK, json.dumps(runner.forget(hashes, command.model)._asdict())
         stored = runner.change(command.model, command.change())
-    except UnknownName as error:
-        return HTTPStatus.NOT_FOUND, str(error)
     except UsageError as error:
-        return HTTPStatus.CONFLICT, str(error)
+        return HTTPStatus.NOT_FOUND if isinstance(error, UnknownName) else HTTPStatus.CONFLICT, str(error)
+    except StateError as error:
+        return HTTPStatus.SERVICE_UNAVAILABLE, f"not done: {error}"
     except TimeoutError:
         return HTTPStatus.SERVICE_UNAVAILABLE, _TOO_LATE
     return (HTTPStatus.OK, _STORED) if stored else (HTTPStatus.SERVICE_UNAVAILABLE, _NOT_STORED)

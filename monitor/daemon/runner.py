@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from monitor.config.config import Every
+from monitor.core.recent_ids import Hashes
 from monitor.core.report import Report
 from monitor.daemon.build import Parts
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock, ClockChange, Moment, clock_change
@@ -19,6 +20,7 @@ from monitor.evaluation.schedule import Schedule
 from monitor.evaluation.stored_values import baselines_key_of, key_of
 from monitor.evaluation.track_records import track_key_of
 from monitor.ingest.backlog import BacklogProgress
+from monitor.state.commit_plan import Forgotten
 from monitor.telemetry import Telemetry
 from monitor.web.pages.wording import problem_words
 
@@ -148,6 +150,18 @@ class Runner:
         self._wake.set()
         values = self._loop.values
         return all(values.wait_written(key(model), _STORED_SECONDS) for key in (baselines_key_of, key_of))
+
+    def forget(self, hashes: Hashes, model: str | None) -> Forgotten:
+        """Delete what is stored of some ids, of one model or of all; return what there was. On any thread but that of ingestion.
+
+        Raises UsageError if the model is unknown, StateError if the state cannot be written, TimeoutError if it was not done
+        in time.
+        """
+        if model is not None and model not in self.parts.evaluators:
+            raise UnknownName(Problem("model", "the name of a model of the configuration", "none of that name"))
+        done = self._loop.forget(hashes, model)
+        self._wake.set()
+        return done.result(_CHANGE_SECONDS)
 
     def _heartbeat(self) -> None:
         self._watchdog.moved("evaluation", self._clock().running)

@@ -5,22 +5,28 @@ nothing twice: before the commit the same records are read again, after it they 
 """
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
 
 from monitor.config.config import IngestOptions
+from monitor.core.recent_ids import Hashes
 from monitor.core.report import Snapshot
 from monitor.core.scores import Floats
-from monitor.core.segments import Segment
+from monitor.core.segments import ALL, Segment
 from monitor.errors import StatePaused
 from monitor.ingest.backlog import Backlog
+from monitor.ingest.late_labels import plan_expired_ids
 from monitor.ingest.model_state import ModelState, ModelStates
 from monitor.ingest.planning import plan_commit, plan_label_commit, share_of_commit
 from monitor.ingest.restore import restore, restore_shard
 from monitor.sources.base import Delivery, Lag, Source, SourceStatus
-from monitor.state.commit_plan import CommitPlan, Counters, RejectionEntry, Shard, StoredCounters
+from monitor.state.commit_plan import CommitPlan, Counters, Forgotten, RejectionEntry, Shard, StoredCounters
 from monitor.state.evaluation_history import History
 from monitor.state.state_folder import RejectionLog
 from monitor.state.store import State
@@ -28,6 +34,8 @@ from monitor.state.store import State
 log = logging.getLogger("cpcmon")
 
 _PAUSED_POLL_SECONDS = 1.0
+_EXPIRY_SECONDS = 60.0
+"""How often ids that waited too long for their labels are deleted."""
 
 MOST_SHOWN = 300
 """Rejected records whose location is in memory, for the web page."""
@@ -131,6 +139,11 @@ class StateWriter:
         with self._lock:
             self._rejected.extend(_without_content((now, *one)) for one in plan.rejected[-MOST_SHOWN:])
         return ids
+
+    def forget(self, hashes: Hashes, model: str | None) -> Forgotten:
+        """Delete what is stored of some ids, of one model or of all."""
+        self._write_first()
+        return self._state.forget(hashes, model)
 
     def log_rejected(self, plan: CommitPlan, now: float) -> None:
         """Append the rejected records of a plan to `rejected.jsonl`."""
@@ -239,6 +252,15 @@ class Ingestion:
         """Named values, written with the next commit."""
         self.view = IngestView(sources, self.states, self.backlog, self._writer)
         self._running = 0.0
+        self._keeps_ids = any(one.labels is not None and one.labels.kept_ids is not None for one in models)
+        self._next_expiry = 0.0
+        self._to_forget: SimpleQueue[tuple[Hashes, str | None, Future[Forgotten]]] = SimpleQueue()
+
+    def forget(self, hashes: Hashes, model: str | None) -> Future[Forgotten]:
+        """Delete what is stored of some ids, of one model or of all, with the next tick. For any thread."""
+        done: Future[Forgotten] = Future()
+        self._to_forget.put((hashes, model, done))
+        return done
 
     def next_poll_seconds(self) -> float:
         """Return how long to wait before the next tick."""
@@ -271,6 +293,7 @@ class Ingestion:
         `now` is Unix time, for records; `running` is the monotonic clock, for delays. Raises StateLost.
         """
         tick, self._running = Tick(), running
+        self._forget()
         if self.backlog.is_waiting(running):
             return tick
         invalidations = self.backlog.begin_poll()
@@ -290,6 +313,7 @@ class Ingestion:
 
     def stop(self, now: float) -> None:
         """Write what waits for a commit, and close the sources. The owner closes the state."""
+        self._forget()
         try:
             self._commit(CommitPlan(), now)
             self._writer.back_up_if_old(now)
@@ -347,9 +371,28 @@ class Ingestion:
     def _commit_pending(self, now: float, tick: Tick) -> None:
         """Commit named values, history and silent segments that no batch has carried along."""
         plan = CommitPlan(deleted_windows=self.states.idle(now))
-        if plan.deleted_windows or self._writer.has_pending():
+        if self._keeps_ids and self._running >= self._next_expiry:
+            self._next_expiry = self._running + _EXPIRY_SECONDS
+            with self.states.lock:
+                plan_expired_ids(plan, self._state.oldest_audit_ids(), self.states, now)
+        if plan.deleted_windows or plan.audit_ids_needed or self._writer.has_pending():
             self._commit(plan, now)
             tick.commits += 1
+
+    def _forget(self) -> None:
+        """Delete what is stored of ids that were asked for: first on disk, then in memory."""
+        with suppress(Empty):
+            while True:
+                hashes, model, done = self._to_forget.get_nowait()
+                try:
+                    found = self._writer.forget(hashes, model)
+                    self.states.forget_ids(hashes, model)
+                    done.set_result(found)
+                except StatePaused as pause:
+                    done.set_exception(pause)
+                except BaseException as error:
+                    done.set_exception(error)
+                    raise
 
     def _resume(self, now: float) -> None:
         """Resume if the state can be written again; the uncommitted records may be gone by now."""
@@ -366,7 +409,8 @@ class Ingestion:
         for name in () if wanted is None else sorted(wanted - held):
             models = self.states.empty((source.name, name))
             if dropped := restore_shard(self._state, models, self.states.lock):
-                self._commit(CommitPlan(deleted_windows=dropped), now)
+                whole = {stored: math.inf for stored, segment in dropped if segment == ALL}
+                self._commit(CommitPlan(deleted_windows=dropped, audit_ids_needed=whole), now)
             self.states.put((source.name, name), models)
         self.backlog.assigned(source.name, len(self.states.shards_of(source.name)))
         if delivery.reset:
@@ -378,6 +422,7 @@ class Ingestion:
         plan = CommitPlan(
             deleted_windows=[(model.stored_name, segment) for model in models for segment in model.windows],
             ids_needed={name: known.next_batch for model in models for name, known in model.hashes.items()},
+            audit_ids_needed={model.stored_name: math.inf for model in models},
         )
         self.states.plan_evidence(plan)
         self._commit(plan, now)

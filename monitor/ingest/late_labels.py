@@ -4,19 +4,30 @@ Predictions belong to a shard, like its records. Labels belong to the process: t
 than their predictions.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from monitor.config.config import ModelOptions
+from monitor.core.labels.audit import audited
 from monitor.core.labels.kept_predictions import KeptPredictions, Labels, Places
 from monitor.core.labels.realised import KeptRows, LabelScope, LabelSnapshot
 from monitor.core.recent_ids import NO_ID
 from monitor.core.record_columns import Records
 from monitor.core.segments import Chunk, Segment
-from monitor.state.commit_plan import CommitPlan, IdBatch, labels_name, places_key, predictions_name
+from monitor.state.commit_plan import (
+    AuditId,
+    CommitPlan,
+    IdBatch,
+    labels_name,
+    places_key,
+    predictions_name,
+    split_stored_name,
+)
 
 if TYPE_CHECKING:
     from monitor.ingest.model_state import ModelState
@@ -34,6 +45,8 @@ class ModelLabels:
         self.scope = LabelScope(
             self.options.horizon_seconds, self.options.delay_seconds, None if audit is None else audit.share
         )
+        self.kept_ids = audit.share if audit is not None and audit.keep_ids else None
+        """The share of records whose ids are kept until they are labelled; None to keep none."""
         self.log = Labels(self.options.most)
         self.places = Places()
         self.stored_places = 1
@@ -83,10 +96,39 @@ def plan_predictions(plan: CommitPlan, model: "ModelState", records: Records, ch
         id=records.ids[rows], at=some.at, confidence=confidence, decided=decided, place=labels.places.of(some)
     )
     plan.ids.append(IdBatch(predictions_name(model.stored_name), kept.next_batch, words))
+    if labels.kept_ids is not None:
+        hashes = records.ids[rows]
+        for row in np.flatnonzero(audited(hashes, labels.kept_ids)).tolist():
+            if (text := records.audited_ids.get(hash_ := int(hashes[row]))) is not None:
+                plan.audit_ids.append(AuditId(model.stored_name, hash_, float(some.at[row]), text))
     combinations = labels.places.combinations
     if len(combinations) > labels.stored_places:
         plan.values = {**plan.values, places_key(model.name): msgspec.msgpack.encode(combinations)}
         plan.places[model.name] = len(combinations)
+
+
+def drop_labelled_ids(plan: CommitPlan, models: "Mapping[str, ModelState]") -> None:
+    """Leave out the ids of predictions whose labels came before them. Called under the lock of the logs of labels."""
+    logs = {name: one.labels.log for name, one in models.items() if one.labels is not None}
+    hashes = np.array([one.hash for one in plan.audit_ids], dtype=np.uint64)
+    known = {name: log.latest(hashes) >= 0 for name, log in logs.items()}
+    waits = [not known[split_stored_name(one.model)[0]][place] for place, one in enumerate(plan.audit_ids)]
+    plan.audit_ids = list(compress(plan.audit_ids, waits))
+
+
+def plan_expired_ids(plan: CommitPlan, oldest: Mapping[str, float], shards: "Iterable[ModelState]", now: float) -> None:
+    """Plan to delete ids whose predictions are too old for a label; `oldest` has the time of the oldest by stored name."""
+    held = {one.stored_name: one for one in shards}
+    by_name = {one.name: one for one in held.values()}
+    for stored, at in oldest.items():
+        labels, needed = by_name[split_stored_name(stored)[0]].labels, math.inf
+        if labels is not None:
+            needed = now - labels.options.horizon_seconds
+            kept = held[stored].predictions if stored in held else None
+            if isinstance(kept, KeptPredictions) and len(kept) >= kept.most:
+                needed = max(needed, float(kept["at"].min()))
+        if at < needed:
+            plan.audit_ids_needed[stored] = needed
 
 
 def plan_labels(
@@ -108,5 +150,7 @@ def plan_labels(
         if isinstance(one.predictions, KeptPredictions):
             has[one.predictions.find(ids)[0]] = True
     counted.labels_without_prediction[name] += int(np.count_nonzero(~has))
+    if labels.kept_ids is not None:
+        plan.labelled[name] = records.ids[audited(records.ids, labels.kept_ids)]
     if len(new.words):
         plan.ids.append(IdBatch(labels_name(model.stored_name), labels.log.next_batch, new.words))

@@ -20,7 +20,7 @@ from monitor.core.change import EvidenceSums, EvidenceTable
 from monitor.core.decisions import DecidedBy
 from monitor.core.input_health import Count, InputHealth, InputProblem, count_key
 from monitor.core.labels.kept_predictions import KeptPredictions, RowLog, UnusedLog
-from monitor.core.recent_ids import RecentIds
+from monitor.core.recent_ids import Hashes, RecentIds
 from monitor.core.report import InputFacts, Snapshot
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, Chunk, Segment
@@ -267,6 +267,13 @@ class ModelState:
             if isinstance(log, RowLog):
                 log.clear()
 
+    def forget_ids(self, hashes: Hashes) -> None:
+        """Forget some ids: of records, kept predictions and labels."""
+        self.ids.forget(hashes)
+        for log in (self.predictions, None if self.labels is None else self.labels.log):
+            if isinstance(log, RowLog):
+                log.forget(hashes)
+
     def forget(self, segment: Segment) -> None:
         """Remove a segment, if it is there. The window of all records stays."""
         if segment == ALL or segment not in self.windows:
@@ -458,6 +465,13 @@ class ModelStates:
             for segment in means.keys() & set(evidence.table.segments):
                 evidence.table.begin(segment, means[segment], now)
                 evidence.waits = True
+
+    def forget_ids(self, hashes: Hashes, model: str | None) -> None:
+        """Forget some ids, of one model or of all."""
+        with self.lock:
+            for one in self:
+                if model is None or one.name == model:
+                    one.forget_ids(hashes)
 
     def clock_jumped(self, seconds: float) -> None:
         """Adjust the windows to a jump of the system clock."""

@@ -11,7 +11,7 @@ from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.record_columns import Records
 from monitor.core.scores import Booleans, Singles
 from monitor.core.segments import Admitted
-from monitor.ingest.late_labels import plan_labels, plan_predictions
+from monitor.ingest.late_labels import drop_labelled_ids, plan_labels, plan_predictions
 from monitor.ingest.model_state import ModelState, ModelStates
 from monitor.records.rejections import Reason
 from monitor.sources.base import Delivery
@@ -55,6 +55,9 @@ def plan_commit(
         for name in accepted.keys() | rejected.keys()
     }
     plan.values = {**plan.values, **{f"health:{name}": health.to_bytes() for name, health in plan.health.items()}}
+    if plan.audit_ids:
+        with states.lock:
+            drop_labelled_ids(plan, states.common)
     states.maintain(plan)
     return plan
 

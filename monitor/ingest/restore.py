@@ -68,7 +68,8 @@ def restore(
             for (stored, segment), why in dropped.items()
         ),
     ]
-    return Restored(events, lambda: state.store_models(shapes, list(dropped), events, now))
+    keep_ids = {name for name, one in models.items() if one.labels is not None and one.labels.kept_ids is not None}
+    return Restored(events, lambda: state.store_models(shapes, list(dropped), events, now, keep_ids))
 
 
 def restore_shard(

@@ -267,7 +267,7 @@ class ModelBatchBuilder:
         self._at: list[Floats] = []
         self._time_errors: list[Booleans] = []
         self._invalid_times: list[object] = []
-        self._ids = IdColumn(rules.hash_key)
+        self._ids = IdColumn(rules.hash_key, rules.model.audited_ids)
         # Hashed like ids: a group may be a patient.
         self._groups = None if rules.model.group_by is None else IdColumn(rules.hash_key)
         self._hashed = [one for one in (self._ids, self._groups) if one is not None]
@@ -387,6 +387,7 @@ class ModelBatchBuilder:
             0 if predicted is None or decided is not None else self._rules.mismatches(predicted, vectors),
             decided,
             groups,
+            audited_ids=self._ids.kept,
         )
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from monitor.core.labels.audit import audited
 from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.record_columns import Texts
-from monitor.records.id_hash import hash_ids, hash_texts
+from monitor.records.id_hash import LONGEST, hash_ids, hash_texts
 from monitor.records.record_schema import TimeUnit, numbered
 from monitor.records.rejections import Reason, RejectionProblem, listed, preview
 from monitor.records.vectors import ACCEPTED, Booleans, Codes, Floats, Indices, code_of, floats_of, numbers_at
@@ -81,6 +82,11 @@ class TextSlices:
     def taken(self, rows: Indices) -> "TextSlices":
         """Return the column of some rows."""
         return TextSlices(self.data, self.starts[rows], self.lengths[rows])
+
+    def text(self, row: int) -> str:
+        """Return one string."""
+        start = int(self.starts[row])
+        return self.data[start : start + int(self.lengths[row])].decode("utf-8", "surrogatepass")
 
     def texts(self) -> Texts | None:
         """Return the column, dictionary-encoded in order of appearance; None if it must be done by Python."""
@@ -205,6 +211,10 @@ class IdColumn:
     """Builds a column of hashed ids; NO_ID for a record without an id."""
 
     key: bytes
+    share: float | None = None
+    """Keep the ids of audited records, which are this share of all; None to keep none."""
+    kept: dict[int, str] = field(default_factory=dict)
+    """By hash, the kept ids."""
     wrong: list[int] = field(default_factory=list)
     """Rows with an invalid id."""
     _rows: int = 0
@@ -219,7 +229,9 @@ class IdColumn:
             self._hashes.append(np.full(count, NO_ID, dtype=np.uint64))
         elif isinstance(values, TextSlices):
             self._hash_waiting()
-            self._hashes.append(_hashed(values, self.key))
+            hashes = _hashed(values, self.key)
+            self._hashes.append(hashes)
+            self._keep(hashes, values)
         elif set(map(type, values)) == {str}:
             self._waiting.extend(values)  # type: ignore[arg-type]
         else:
@@ -239,7 +251,17 @@ class IdColumn:
             if not all(self._waiting):
                 hashes[[not one for one in self._waiting]] = NO_ID
             self._hashes.append(hashes)
+            self._keep(hashes, self._waiting)
             self._waiting = []
+
+    def _keep(self, hashes: Hashes, ids: TextSlices | Sequence[str]) -> None:
+        """Keep the ids of audited records. Overlong ones are no ids that a person could look up."""
+        if self.share is None:
+            return
+        for row in np.flatnonzero(audited(hashes, self.share)).tolist():
+            text = ids.text(row) if isinstance(ids, TextSlices) else ids[row]
+            if len(text) <= LONGEST:
+                self.kept[int(hashes[row])] = text
 
 
 def _hashed(ids: TextSlices, key: bytes) -> Hashes:

@@ -92,6 +92,8 @@ class ModelFormat:
     """How its device decides."""
     group_by: str | None = None
     """The field of the group of a record, such as its exam; named like a segment field, and may be one."""
+    audited_ids: float | None = None
+    """The share of records that are audited, to keep the text of their ids; None to keep none."""
     width: int = field(init=False)
     """Numbers per record; 0 while the classes are unknown."""
     decided_by_record: bool = field(init=False)

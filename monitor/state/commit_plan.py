@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from monitor.core.history import Frame, Place
 from monitor.core.input_health import InputHealth
-from monitor.core.recent_ids import Hashes
+from monitor.core.labels.kept_predictions import (
+    FORGOTTEN_LABEL,
+    FORGOTTEN_PREDICTION,
+    WORDS_PER_LABEL,
+    WORDS_PER_PREDICTION,
+)
+from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import ALL, Chunk, ModelWindows, Segment
 from monitor.records.record_batch import Pointer
@@ -27,6 +33,12 @@ COMMON: Shard = ("", "")
 
 # Control characters: they cannot appear in a model or source name.
 _BETWEEN, _OF_GROUPS, _OF_PREDICTIONS, _OF_LABELS = "\x1f", "\x1egroups", "\x1epredictions", "\x1elabels"
+
+_ID_ROWS = {
+    "": (1, NO_ID),
+    _OF_PREDICTIONS: (WORDS_PER_PREDICTION, FORGOTTEN_PREDICTION),
+    _OF_LABELS: (WORDS_PER_LABEL, FORGOTTEN_LABEL),
+}
 
 # The largest merged chunk, in records and in numbers (4 MiB): a merge must not delay a commit noticeably.
 _MOST_RECORDS, _MOST_NUMBERS = 1 << 16, 1 << 20
@@ -87,6 +99,17 @@ def split_stored_name(stored: str) -> tuple[str, Shard]:
     """Return the model and the shard of a stored name."""
     model, *shard = stored.split(_BETWEEN, 2)
     return model, (shard[0], shard[1]) if len(shard) == len(COMMON) else COMMON
+
+
+def is_of(model: str, stored: str) -> bool:
+    """Return whether a stored name is of a model, in any shard."""
+    return split_stored_name(stored)[0] == model
+
+
+def split_ids_name(name: str) -> tuple[str, tuple[int, int] | None]:
+    """Return the stored name of a name among the id hashes; and, of ids, the words in a row and what replaces a forgotten one."""
+    stored, mark, kind = name.partition("\x1e")
+    return stored, _ID_ROWS.get(mark + kind)
 
 
 def display_name(stored: str) -> str:
@@ -188,6 +211,28 @@ class IdBatch(NamedTuple):
     hashes: Hashes
 
 
+class AuditId(NamedTuple):
+    """The id of an audited record that waits for its label."""
+
+    model: str
+    """The stored name."""
+    hash: int
+    at: float
+    """The time of the record."""
+    id: str
+
+
+class Forgotten(NamedTuple):
+    """What was deleted of some ids."""
+
+    found: int
+    """Ids of which anything was stored."""
+    predictions: int
+    labels: int
+    audit_ids: int
+    """Ids that waited for their labels."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
     """A chunk with what the state knows beside its records."""
@@ -224,6 +269,12 @@ class CommitPlan:
     """By model, the first batch of hashes still needed; earlier ones are deleted."""
     ids_merged: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By model, the first and last of the small batches to merge."""
+    audit_ids: list[AuditId] = field(default_factory=list)
+    """Ids to keep until they are labelled."""
+    labelled: dict[str, Hashes] = field(default_factory=dict)
+    """By model, the hashes of kept ids to delete."""
+    audit_ids_needed: dict[str, float] = field(default_factory=dict)
+    """By stored name of a model, the time from which kept ids are still needed; earlier ones are deleted."""
     checkpoints: dict[str, Mapping[bytes, bytes | None]] = field(default_factory=dict)
     """By source."""
     counted: Counters = field(default_factory=Counters)

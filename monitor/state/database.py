@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from monitor.errors import Problem, StateError, StateInUse, StateLost, StatePaused, StateRefused
-from monitor.state.record_tables import checksum
-from monitor.state.schema import APPLICATION, STEPS, migrate, schema_of, schemas, version_of
+from monitor.state.commit_plan import AuditId
+from monitor.state.record_tables import checksum, read_audit_ids
+from monitor.state.schema import APPLICATION, AUDIT_IDS_SINCE, STEPS, migrate, schema_of, schemas, version_of
 from monitor.state.state_folder import sync_folder
 
 NAME = "state.db"
@@ -27,6 +29,7 @@ RECOVERED = "recovered"
 """The value that marks a recovered database, until a start has reported the recovery."""
 
 _DAMAGED_KEPT = 2
+_COPY, _COPY_TRIALS, _COPY_SECONDS, _WAL_HEADER_BYTES = "copy-", 20, 0.25, 32
 # Environment errors. Any other error while opening means a damaged file: a flipped bit in the schema hides tables.
 _NO_DAMAGE = {
     sqlite3.SQLITE_BUSY,
@@ -118,7 +121,11 @@ def back_up(
         try:
             connection.backup(target)
             # The copy inherits the journal mode; a backup must be a single file.
-            target.execute("PRAGMA journal_mode = DELETE").fetchone()
+            target.execute("PRAGMA journal_mode = MEMORY").fetchone()
+            if version_of(target) >= AUDIT_IDS_SINCE:
+                # Ids are in one place only.
+                target.execute("PRAGMA secure_delete = ON").fetchone()
+                target.execute("DELETE FROM audit_ids")
             verify(target)
         except (ValueError, TypeError, OverflowError) as damage:
             found = f"damage: {damage}: the next start verifies it"
@@ -141,6 +148,55 @@ def back_up(
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def read_audit_ids_of(folder: Path) -> list[AuditId]:
+    """Return the ids that wait for their labels, oldest first, whether a daemon uses the folder or not. Changes nothing.
+
+    The daemon locks its database, so it is copied. The copy is consistent unless the write-ahead log began anew meanwhile:
+    whatever is moved from it to the database is still in it.
+    """
+    path = folder / NAME
+    for _ in range(_COPY_TRIALS):
+        with TemporaryDirectory(prefix=_COPY, dir=folder) as made:
+            copy, before = Path(made) / NAME, _stamp(path)
+            for one in (path, *_companions(path)):
+                if one.name.endswith("-shm") or not one.exists():
+                    continue
+                if 2 * one.stat().st_size > shutil.disk_usage(folder).free:
+                    raise StatePaused(Problem(str(folder), f"free disk space for a copy of {NAME}", "too little"))
+                shutil.copyfile(one, copy.with_name(one.name))
+            try:
+                with closing(_connect(copy)) as connection:
+                    # Read before the comparison: a copy that is not consistent may look damaged.
+                    found = list(read_audit_ids(connection)) if version_of(connection) >= AUDIT_IDS_SINCE else []
+                damage = None
+            except (sqlite3.Error, ValueError) as error:
+                found, damage = [], error
+            if before == _stamp(path):
+                if damage is not None:
+                    raise StateLost(Problem(str(path), "a database of cpcmon", f"damage: {damage}")) from damage
+                return found
+        time.sleep(_COPY_SECONDS)
+    raise StateInUse(Problem(str(path), "a moment without many commits", "none: try again later"))
+
+
+def _stamp(path: Path) -> tuple[object, ...]:
+    """Return what changes if a copy of a database may be inconsistent."""
+    log, journal = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-journal")
+    head = b""
+    with suppress(FileNotFoundError), log.open("rb") as file:
+        head = file.read(_WAL_HEADER_BYTES)
+    # Without a log nothing but the time tells whether the database was written.
+    stat = path.stat()
+    # A journal means that a transaction is under way: never the same as before.
+    return (head, path) if head else (stat.st_mtime_ns, stat.st_size, object() if journal.exists() else None)
+
+
+def delete_copies(folder: Path) -> None:
+    """Delete copies that a killed process left behind: they contain ids."""
+    for one in folder.glob(f"{_COPY}*"):
+        shutil.rmtree(one, ignore_errors=True)
 
 
 def translated(error: sqlite3.Error, folder: Path) -> StateError:

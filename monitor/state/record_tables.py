@@ -1,4 +1,4 @@
-"""The tables of records: windows, the chunks with their records, and the id hashes.
+"""The tables of records: windows, the chunks with their records, the id hashes, and the ids that wait for labels.
 
 A chunk belongs to the window of all records of its model and shard. Its column `segments` lists the other windows of its
 records: their number (4 bytes), their ids (4 bytes each) and last arrivals (8 bytes each), and then, for each record and
@@ -13,6 +13,7 @@ did not decide. The column `counted` has a bit for each record, set if it counts
 import sqlite3
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -21,10 +22,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.core.labels.kept_predictions import WORDS_PER_LABEL, WORDS_PER_PREDICTION
 from monitor.core.recent_ids import Hashes
 from monitor.core.scores import Booleans
 from monitor.core.segments import ALL, Chunk, Segment
-from monitor.state.commit_plan import CommitPlan, IdBatch, StoredChunk, WindowName
+from monitor.state.commit_plan import (
+    AuditId,
+    CommitPlan,
+    Forgotten,
+    IdBatch,
+    StoredChunk,
+    WindowName,
+    is_of,
+    split_ids_name,
+)
 
 _ID_BYTES_AT_ONCE = 1 << 19
 _DECIDED = "<u2"
@@ -286,12 +297,81 @@ def _merge_ids(connection: sqlite3.Connection, model: str, first: int, last: int
         _insert_ids(connection, model, last, b"".join(row[0] for row in rows))
 
 
-def _insert_ids(connection: sqlite3.Connection, model: str, number: int, content: bytes) -> None:
+def _insert_ids(
+    connection: sqlite3.Connection, model: str, number: int, content: bytes, row: int | None = None
+) -> None:
     connection.execute(
-        "INSERT INTO ids(model, batch, crc, content) VALUES (?, ?, ?, ?)",
-        (model, number, checksum(content, model, number), content),
+        "INSERT INTO ids(id, model, batch, crc, content) VALUES (?, ?, ?, ?, ?)",
+        (row, model, number, checksum(content, model, number), content),
     )
 
 
 def _as_hashes(content: bytearray) -> Hashes:
     return np.frombuffer(bytes(content), dtype="<u8").astype(np.uint64)
+
+
+def write_audit_ids(connection: sqlite3.Connection, plan: CommitPlan) -> int:
+    """Write the ids that wait for their labels; return how many are deleted."""
+    deleted = 0
+    for model, hashes in plan.labelled.items():
+        deleted += len(_delete_audit_ids(connection, hashes, model))
+    for stored, needed in plan.audit_ids_needed.items():
+        deleted += connection.execute("DELETE FROM audit_ids WHERE model = ? AND at < ?", (stored, needed)).rowcount
+    for one in plan.audit_ids:
+        content, hash_ = one.id.encode("utf-8", "surrogatepass"), _signed(one.hash)
+        row = (one.model, hash_, one.at, checksum(content, one.model, hash_, one.at), content)
+        connection.execute("INSERT OR REPLACE INTO audit_ids(model, hash, at, crc, id) VALUES (?, ?, ?, ?, ?)", row)
+    return deleted
+
+
+def read_audit_ids(connection: sqlite3.Connection) -> Iterator[AuditId]:
+    """Yield the ids that wait for their labels, oldest first; raises ValueError for a damaged row."""
+    for model, hash_, at, crc, content in connection.execute(
+        "SELECT model, hash, at, crc, id FROM audit_ids ORDER BY at, hash"
+    ):
+        if checksum(content, model, hash_, at) != crc:
+            raise ValueError("checksum mismatch in the table audit_ids")
+        yield AuditId(model, hash_ % 2**64, at, content.decode("utf-8", "surrogatepass"))
+
+
+def forget_ids(connection: sqlite3.Connection, hashes: Hashes, model: str | None) -> Forgotten:
+    """Delete what is stored of some ids, of one model or of all. Rows of predictions and labels stay, without their ids."""
+    found: set[int] = set()
+    rows = Counter[int]()
+    for (name,) in connection.execute("SELECT DISTINCT model FROM ids").fetchall():
+        stored, row = split_ids_name(name)
+        if row is None or (model is not None and not is_of(model, stored)):
+            continue
+        words, blank = row
+        for (number,) in connection.execute("SELECT id FROM ids WHERE model = ?", (name,)).fetchall():
+            batch, content = connection.execute("SELECT batch, content FROM ids WHERE id = ?", (number,)).fetchone()
+            rewritten = np.frombuffer(content, dtype="<u8").copy()
+            ids = rewritten[::words]
+            hit = np.isin(ids, hashes)
+            if hit.any():
+                found.update(ids[hit].tolist())
+                rows[words] += int(np.count_nonzero(hit))
+                ids[hit] = blank
+                connection.execute("DELETE FROM ids WHERE id = ?", (number,))
+                _insert_ids(connection, name, batch, rewritten.tobytes(), number)
+    deleted = _delete_audit_ids(connection, hashes, model)
+    return Forgotten(
+        len(found.union(deleted)), rows[WORDS_PER_PREDICTION], rows[WORDS_PER_LABEL], audit_ids=len(deleted)
+    )
+
+
+def _delete_audit_ids(connection: sqlite3.Connection, hashes: Hashes, model: str | None) -> list[int]:
+    """Delete kept ids, of one model or of all; return the hash of each."""
+    deleted = []
+    for hash_ in hashes.tolist():
+        found = connection.execute("SELECT model FROM audit_ids WHERE hash = ?", (_signed(hash_),)).fetchall()
+        for (stored,) in found:
+            if model is None or is_of(model, stored):
+                connection.execute("DELETE FROM audit_ids WHERE hash = ? AND model = ?", (_signed(hash_), stored))
+                deleted.append(hash_)
+    return deleted
+
+
+def _signed(hash_: int) -> int:
+    """Return a hash as SQLite stores integers."""
+    return hash_ - 2**64 if hash_ >= 2**63 else hash_

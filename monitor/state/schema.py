@@ -28,6 +28,10 @@ _SUMMED = {
 }
 
 
+# Tables that came later, with the first schema version of each.
+AUDIT_IDS_SINCE = 7
+_SUMMED_LATER = {"audit_ids": ("0", AUDIT_IDS_SINCE)}
+
 # SQLite stores the highest id ever used in these.
 _AUTOINCREMENT = ("windows", "chunks")
 
@@ -106,6 +110,13 @@ STEPS: tuple[str, ...] = (
     """
     ALTER TABLE chunks ADD COLUMN counted BLOB NOT NULL DEFAULT x'';
     """,
+    # The ids of audited records that wait for their labels, of models that keep them. `model` is a stored name.
+    f"""
+    CREATE TABLE audit_ids(
+      model TEXT NOT NULL, hash INTEGER NOT NULL, at REAL NOT NULL, crc INTEGER NOT NULL, id BLOB NOT NULL,
+      PRIMARY KEY(hash, model)) WITHOUT ROWID;
+    {_summed("audit_ids", "0")}
+    """,
 )
 
 
@@ -136,6 +147,7 @@ def check_sums(connection: sqlite3.Connection) -> None:
     if version < _SUMS_SINCE:
         return
     tables = {table: number for table, number in _SUMMED.items() if table != "totals" or version <= _TOTALS_UNTIL}
+    tables |= {table: number for table, (number, since) in _SUMMED_LATER.items() if version >= since}
     sequences = dict(connection.execute("SELECT name, seq FROM sqlite_sequence"))
     expected = {name: sums for name, *sums in connection.execute("SELECT * FROM checksums")}
     whole = all(isinstance(value, int) for sums in expected.values() for value in sums)

@@ -1,5 +1,6 @@
 """The state as one object: read at the start, then written one transaction at a time."""
 
+import math
 import os
 import sqlite3
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -9,11 +10,13 @@ from pathlib import Path
 
 import msgspec
 
+from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.segments import ALL, Segment
 from monitor.errors import Problem, StateLost, StatePaused
 from monitor.records.record_batch import Pointer
 from monitor.state.commit_plan import (
     CommitPlan,
+    Forgotten,
     HistoryRow,
     IdBatch,
     RejectionEntry,
@@ -33,12 +36,21 @@ from monitor.state.database import (
     back_up,
     check_structure,
     check_version,
+    delete_copies,
     open_database,
     translated,
 )
 from monitor.state.evaluation_history import read_history, write_history
-from monitor.state.record_tables import WindowTable, check_windows, checksum, read_ids, write_ids
-from monitor.state.schema import check_sums
+from monitor.state.record_tables import (
+    WindowTable,
+    check_windows,
+    checksum,
+    forget_ids,
+    read_ids,
+    write_audit_ids,
+    write_ids,
+)
+from monitor.state.schema import AUDIT_IDS_SINCE, check_sums, version_of
 from monitor.state.state_folder import StateFolder, check_folder, filesystem_of
 
 MOST_REJECTED = 10_000
@@ -113,6 +125,7 @@ _CHECKED = {
     "positions": ("source", "key", "value"),
     "counters": ("name", "value"),
     "kept": ("name", "value"),
+    "audit_ids": ("model", "hash", "at", "id"),
 }
 
 _KEY, _RECOVERED = "hash key", RECOVERED
@@ -142,6 +155,8 @@ class State:
             )
         if values.get(_KEY, _crc_of_key(self.key)) != _crc_of_key(self.key):
             self.events.append("hash.key does not belong to this state: earlier ids and files are not recognised")
+        self._unerased = False
+        """Whether the write-ahead log may contain ids that were deleted."""
         self.damaged_chunks = 0
         """Chunks dropped because of a checksum mismatch."""
 
@@ -162,6 +177,7 @@ class State:
         try:
             opened = open_database(path, networked=folder.networked, verify=_verify, repair=repair)
             if repair:
+                delete_copies(path)
                 # Last: disk space freed for a migration must not be taken before the migration.
                 folder.reserve_ballast()
             return cls(folder, opened, repair=repair)
@@ -248,6 +264,10 @@ class State:
         """Yield the id hashes of some models in order."""
         return read_ids(self._connection, models)
 
+    def oldest_audit_ids(self) -> dict[str, float]:
+        """Return by stored name of a model the time of the oldest id that waits for its label."""
+        return dict(self._connection.execute("SELECT model, min(at) FROM audit_ids GROUP BY model"))
+
     def checkpoints(self, source: str) -> dict[bytes, bytes]:
         """Return the checkpoints of a source."""
         return dict(self._connection.execute("SELECT key, value FROM positions WHERE source = ?", (source,)))
@@ -292,14 +312,21 @@ class State:
     # Writing.
 
     def store_models(
-        self, shapes: Mapping[str, bytes], dropped: list[WindowName], events: list[str], now: float
+        self,
+        shapes: Mapping[str, bytes],
+        dropped: list[WindowName],
+        events: list[str],
+        now: float,
+        keep_ids: Container[str] = (),
     ) -> None:
-        """Store the shapes of the configured models, and delete windows that do not match.
+        """Store the shapes of the configured models, and delete windows that do not match, and ids of all models but `keep_ids`.
 
         Writes nothing when nothing changed: a start on a full disk must succeed.
         """
         values = self.values()
-        if shapes == self.models() and not dropped and not events and {_KEY} == values.keys() & {_KEY, _RECOVERED}:
+        unwanted = {one for one in self.oldest_audit_ids() if split_stored_name(one)[0] not in keep_ids}
+        changed = shapes != self.models() or dropped or events or unwanted
+        if not changed and {_KEY} == values.keys() & {_KEY, _RECOVERED}:
             return
         with self._transaction:
             self._connection.execute("DELETE FROM models")
@@ -312,9 +339,12 @@ class State:
             whole = {stored for stored, segment in dropped if segment == ALL}
             names = {predictions_name(one) for one in whole} | {labels_name(split_stored_name(one)[0]) for one in whole}
             self._connection.executemany("DELETE FROM ids WHERE model = ?", ((name,) for name in names))
+            needed = dict.fromkeys(unwanted | whole, math.inf)
+            erased = write_audit_ids(self._connection, CommitPlan(audit_ids_needed=needed))
             # The recovery is in the events now.
             self._write_values({_RECOVERED: None, _KEY: _crc_of_key(self.key)})
             self._note_events(events, now)
+        self._erase(erased)
 
     def commit(self, plan: CommitPlan, now: float) -> list[int]:
         """Write a plan, all or nothing; return the ids of its chunks.
@@ -324,6 +354,7 @@ class State:
         with self._transaction:
             ids = self._windows.write(plan)
             write_ids(self._connection, plan)
+            erased = write_audit_ids(self._connection, plan)
             for source, checkpoints in plan.checkpoints.items():
                 self._write_checkpoints(source, checkpoints)
             self._write_counters(plan.counters)
@@ -331,7 +362,24 @@ class State:
             self._write_rejected(plan.rejected, now)
             write_history(self._connection, plan.history)
             self._note_events(plan.events, now)
+        self._erase(erased)
         return ids
+
+    def forget(self, hashes: Hashes, model: str | None = None) -> Forgotten:
+        """Delete what is stored of some ids, of one model or of all; raises like `commit`."""
+        with self._transaction:
+            found = forget_ids(self._connection, hashes[hashes != NO_ID], model)
+        self._erase(found.found + found.audit_ids)
+        return found
+
+    def _erase(self, deleted: int) -> None:
+        """Erase deleted ids from the write-ahead log, too, now or after a later commit."""
+        self._unerased |= deleted > 0
+        if self._unerased:
+            # The rows are deleted, whether this succeeds or not.
+            with suppress(sqlite3.Error):
+                busy, *_ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self._unerased = bool(busy)
 
     def _write_counters(self, counters: StoredCounters) -> None:
         named = ((msgspec.json.encode(name).decode(), value) for name, value in counters.items())
@@ -390,6 +438,8 @@ def _verify(connection: sqlite3.Connection) -> None:
     check_sums(connection)
     check_windows(connection)
     for table, columns in _CHECKED.items():
+        if table == "audit_ids" and version_of(connection) < AUDIT_IDS_SINCE:
+            continue
         *beside, content = columns
         for *values, crc in connection.execute(f"SELECT {', '.join(columns)}, crc FROM {table}"):  # noqa: S608 - our own
             last = values.pop()

@@ -114,9 +114,9 @@ def test_a_reference_whose_records_decide_drops_records_without_a_decision(
     assert found == [(0, False), (0, True), (3, False), (0, True)]
 
 
-@pytest.mark.parametrize(("version", "later"), [(4, ("counted", "decided")), (5, ("counted",))])
+@pytest.mark.parametrize(("version", "later"), [(4, ("counted", "decided")), (5, ("counted",)), (6, ())])
 def test_a_state_of_an_earlier_version_is_migrated(tmp_path: Path, version: int, later: tuple[str, ...]) -> None:
-    """The columns of later versions come back empty."""
+    """The columns and the table of later versions come back empty."""
     lines = [line(number, site="AB"[number % 2], time=NOW - 1000.0 + number) for number in range(40)]
     process = Process(tmp_path, lines, split_by=SPLIT)
     process.tick()
@@ -125,6 +125,8 @@ def test_a_state_of_an_earlier_version_is_migrated(tmp_path: Path, version: int,
     with closing(sqlite3.connect(tmp_path / NAME)) as connection, connection:
         for column in later:
             connection.execute(f"ALTER TABLE chunks DROP COLUMN {column}")
+        connection.execute("DROP TABLE audit_ids")
+        connection.execute("DELETE FROM checksums WHERE name = 'audit_ids'")
         connection.execute(f"PRAGMA user_version = {version}")
     process = Process(tmp_path, lines, split_by=SPLIT)
     assert {segment: process.window(segment) for segment in process.model.windows} == before

@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from monitor.core.labels.realised import LabelColumns
 from monitor.core.segments import ALL, Segment
 from monitor.core.window import Bounds
 from monitor.records.id_hash import hash_ids
+from monitor.state.commit_plan import Forgotten
+from monitor.state.database import read_audit_ids_of
+from monitor.state.store import State
 from tests.ingest.lines import CLASSES, NOW, POOL, Process, line
 
 DAY = 86400.0
@@ -140,3 +144,118 @@ def test_any_history_gives_the_counts_of_all_lines(tmp_path: Path, seed: int) ->
         assert sums.audit.records[1, place] == sum(one[2] <= until for one in some)
     assert process.counted("labels_total", "labels", "density") == len(history.labels)
     process.kill()
+
+
+class Kept:
+    """A process that keeps the ids of audited records, or not."""
+
+    def __init__(self, folder: Path, share: float = 0.5, *, keep_ids: bool = True) -> None:
+        self.folder, self.share, self.keep_ids = folder, share, keep_ids
+        self.lines, self.label_lines = list[bytes](), list[bytes]()
+        self.start()
+
+    def start(self, now: float = NOW) -> Process:
+        """Start a process on the same folder."""
+        self.process = Process(
+            self.folder,
+            self.lines,
+            labels=LabelOptions(DAY, 1000),
+            audit=AuditOptions(self.share, keep_ids=self.keep_ids),
+            label_lines=self.label_lines,
+            now=now,
+        )
+        return self.process
+
+    def restart(self, *, keep_ids: bool | None = None) -> None:
+        """Kill it, and start it again."""
+        self.process.kill()
+        self.keep_ids = self.keep_ids if keep_ids is None else keep_ids
+        self.start()
+
+    def audited(self, *names: str) -> list[str]:
+        """Return those that are audited."""
+        return [one for one in names if audited(hash_ids([one], self.process.state.key), self.share)[0]]
+
+    def waiting(self) -> list[str]:
+        """Return the stored ids."""
+        return [one.id for one in read_audit_ids_of(self.folder)]
+
+    def in_files(self, *names: str) -> dict[str, set[str]]:
+        """Return which files of the state have which ids."""
+        found = {
+            file.name: {one for one in names if one.encode() in file.read_bytes()} for file in self.folder.iterdir()
+        }
+        return {file: ids for file, ids in found.items() if ids}
+
+
+def test_ids_of_audited_records_are_kept_until_they_are_labelled(tmp_path: Path) -> None:
+    """No others, not in a backup, and nowhere in the files afterwards; also of labels that came first, and too old records."""
+    kept = Kept(tmp_path)
+    names = [f"canary-{number:03}" for number in range(60)]
+    kept.label_lines.append(label((names[0], "cat", None)))
+    kept.process.tick()
+    kept.lines += [line(number, id=name, time=NOW - number) for number, name in enumerate(names)]
+    kept.lines += [line(7, id=names[7]), b'{"probs": [2, 0, 0], "id": "canary-rejected"}\n']
+    kept.lines += [line(8, id="canary-old", time=NOW - 2 * DAY), line(9, id="canary-" + "x" * 300)]
+    kept.process.tick(monotonic=1.0)
+    wanted = kept.audited(*names[1:])[::-1]
+    assert 10 < len(wanted) < 50
+    kept.process.state.back_up()
+    kept.process.tick(monotonic=100.0)
+    assert kept.waiting() == wanted
+    assert kept.in_files(*names, "canary-old", "canary-rejected", "xxx").keys() <= {"state.db", "state.db-wal"}
+    kept.restart()
+    assert kept.waiting() == wanted
+    kept.label_lines += [label((name, "dog", None)) for name in [*wanted[:5], "canary-unknown", names[0]]]
+    kept.process.tick()
+    assert kept.waiting() == wanted[5:]
+    assert kept.in_files(*names, "canary") == {"state.db": {"canary", *wanted[5:]}}
+    kept.process.tick(NOW + 2 * DAY, 200.0)
+    assert kept.waiting() == []
+    assert kept.in_files("canary") == {}
+    kept.process.stop()
+
+
+def test_ids_are_deleted_when_the_model_does_not_keep_them_any_more(tmp_path: Path) -> None:
+    """And without the setting there never were any."""
+    kept = Kept(tmp_path, 1.0, keep_ids=False)
+    kept.lines.append(line(1, id="canary-1"))
+    kept.process.tick()
+    assert kept.in_files("canary") == {}
+    kept.restart(keep_ids=True)
+    kept.lines.append(line(2, id="canary-2"))
+    kept.process.tick()
+    assert kept.waiting() == ["canary-2"]
+    kept.restart(keep_ids=False)
+    assert (kept.waiting(), kept.in_files("canary")) == ([], {})
+    kept.process.stop()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_forgotten_id_leaves_no_trace_and_counts_as_new(tmp_path: Path, *, killed: bool) -> None:
+    """In memory as on disk, whether the process is killed right after it or not."""
+    kept = Kept(tmp_path, 1.0)
+    names = [f"case-{number}" for number in range(30)]
+    kept.lines += [line(number, id=name) for number, name in enumerate(names)]
+    kept.label_lines += [label((name, "cat", None)) for name in names[:10]]
+    kept.process.tick()
+    hashes = hash_ids([*names[5:12], "unknown"], kept.process.state.key)
+    done = kept.process.ingestion.forget(hashes, "density")
+    kept.process.tick()
+    assert done.result() == Forgotten(found=7, predictions=7, labels=5, audit_ids=2)
+    stored = b"".join(file.read_bytes() for file in tmp_path.glob("state.db*"))
+    assert not any(one.tobytes() in stored for one in hashes)
+    if killed:
+        kept.restart()
+    _, found = columns(kept.process)
+    assert found.sums.audit is not None
+    assert (found.sums.labels[1, 0], found.sums.audit.labels[1, 0], found.sums.records[1, 0]) == (5, 5, 30)
+    kept.lines += [line(number, id=names[number]) for number in (4, 5, 11)]
+    kept.process.tick()
+    assert kept.process.counted("records_duplicate_total", "density") == 1
+    assert kept.process.counted("records_total", "lines", "density") == 32
+    assert set(kept.waiting()) == {*names[12:], names[5], names[11]}
+    kept.process.stop()
+    with closing(State.open(tmp_path)) as state:
+        assert state.forget(hashes) == Forgotten(found=2, predictions=2, labels=0, audit_ids=2)
+        assert state.forget(hashes, "other") == Forgotten(0, 0, 0, 0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from monitor.core.recent_ids import Hashes
+from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.scores import Floats, Integers
 from monitor.core.segments import ALL, Chunk, Segment
 
@@ -20,12 +20,14 @@ _PREDICTION = np.dtype(
     [("id", "<u8"), ("at", "<f8"), ("confidence", "<f4"), ("decided", "<u2"), ("place", "<u2")], align=True
 )
 _LABEL = np.dtype([("id", "<u8"), ("at", "<f8"), ("came", "<f8"), ("label", "<i8")], align=True)
+WORDS_PER_PREDICTION, WORDS_PER_LABEL = _PREDICTION.itemsize // 8, _LABEL.itemsize // 8
+"""Of 8 bytes, as they are stored; the first is the hash."""
 BYTES_PER_PREDICTION, BYTES_PER_LABEL = 64, 64
 """The most memory, with the index and room to grow."""
 NO_LABEL = -1
 MOST_PLACES = 1 << 16
-_FORGOTTEN = 1
-"""In place of the hash of a forgotten id; no id that anybody sends has it, but by a chance of 2 to the 64."""
+FORGOTTEN_PREDICTION, FORGOTTEN_LABEL = NO_ID, 2**64 - 1
+"""In place of the hash of a forgotten id. They differ, so that they are not joined, and a prediction without an id is not audited."""
 _FEWEST_ROWS = 1024
 _RUN_RATIO = 2
 """A run of the index is merged with the one before it, unless that is so many times longer."""
@@ -77,6 +79,9 @@ class RowLog:
     It is stored like the ids of `RecentIds`: batches of 8-byte words under ascending numbers. Batches below `first_needed`
     may be deleted at any time, and consecutive ones merged under the number of the last.
     """
+
+    forgotten: int
+    """In place of the hash of a forgotten id."""
 
     def __init__(self, dtype: np.dtype[np.void], most: int, derived: Mapping[str, DTypeLike] | None = None) -> None:
         self.most, self.dtype = most, dtype
@@ -177,7 +182,7 @@ class RowLog:
     def forget(self, hashes: Hashes) -> int:
         """Forget the ids of rows, which stay without them; return how many there were."""
         _, rows = self.find(hashes)
-        self["id"][rows] = np.uint64(_FORGOTTEN)
+        self["id"][rows] = np.uint64(self.forgotten)
         return len(rows)
 
     def _make_room(self, count: int) -> None:
@@ -220,6 +225,8 @@ class NewLabels:
 
 class Labels(RowLog):
     """The labels of a model: the latest one of an id counts, by its time, then by its arrival."""
+
+    forgotten = FORGOTTEN_LABEL
 
     def __init__(self, most: int) -> None:
         super().__init__(_LABEL, most)
@@ -269,6 +276,8 @@ class Labels(RowLog):
 
 class KeptPredictions(RowLog):
     """The predictions of a model and shard that may still get a label, with the label that each has."""
+
+    forgotten = FORGOTTEN_PREDICTION
 
     def __init__(self, most: int) -> None:
         super().__init__(_PREDICTION, most, {"label": np.int16, "delay": np.float32})
