@@ -279,7 +279,7 @@ def test_a_reference_has_classes_accuracy_calibration_and_warnings(site: Site, r
     assert found["warnings"] == [
         {"warning": "few_records", "sentence": "300 records: with fewer than 500, intervals are wide"}
     ]
-    assert "cpc_ac" in found["estimators"]  # type: ignore[operator]
+    assert "cpc_ac" in found["estimators"]
 
 
 @pytest.mark.parametrize("name", ["reliability", "reliability_scaled"])
