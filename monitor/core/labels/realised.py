@@ -5,7 +5,7 @@ records, a random sample, speak for all records.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -421,6 +421,10 @@ class LabelColumns:
     def __len__(self) -> int:
         """Return the number of windows. A report may have more behind them, which have no records now."""
         return int(self.accuracy.shape[1])
+
+    def without_classes(self) -> "LabelColumns":
+        """Return them for a reader who looks at all windows: intervals of each class are costly to make."""
+        return replace(self, sums=replace(self.sums, classes=self.sums.classes[:0]))
 
     def window(self, index: int) -> SegmentLabels | None:
         """Return what labels say of one window; None if it has no records now."""
