@@ -37,6 +37,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.segments
 	$(BIN)/python -m benchmarks.performance
 	$(BIN)/python -m benchmarks.change
+	$(BIN)/python -m benchmarks.audit
 
 # A thousand kills, every system call, hundreds of damaged states, long random histories, 200 faults of Kafka replicas, fuzzing. Less: make torture TORTURE="--kills 100 --points 5"
 torture: $(READY)

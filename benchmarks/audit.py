@@ -44,8 +44,6 @@ class Row(NamedTuple):
     width: float
     alone: float
     """The width of the interval of the labels alone."""
-    error: float
-    """The absolute error of the audited accuracy."""
 
 
 def audits(path: Path, repetitions: int = REPETITIONS, seed: int = 0, shares: Sequence[float] = SHARES) -> list[Row]:
@@ -62,13 +60,13 @@ def audits(path: Path, repetitions: int = REPETITIONS, seed: int = 0, shares: Se
     found = []
     for share in shares:
         sums = _sums([np.flatnonzero(audited(one, share)) for one in hashes], right, confidence)
-        value, lower, upper, _ = (column[sums.labels > 0] for column in prediction_powered(sums))
+        _, lower, upper, _ = (column[sums.labels > 0] for column in prediction_powered(sums))
         nothing = np.zeros(repetitions)
         alone = prediction_powered(
             replace(sums, confidence=nothing, confidence_squared=nothing, confidence_right=nothing)
         )
         held = (lower - 1e-12 <= accuracy) & (accuracy <= upper + 1e-12)
-        means = held, upper - lower, (alone.upper - alone.lower)[sums.labels > 0], np.abs(value - accuracy)
+        means = held, upper - lower, (alone.upper - alone.lower)[sums.labels > 0]
         found.append(
             Row(
                 path.stem,
@@ -116,14 +114,13 @@ def main() -> int:
     with ProcessPoolExecutor() as pool:
         futures = [pool.submit(audits, path, asked.repetitions, asked.seed, asked.shares) for path in paths]
         found = [one.result() for one in futures]
+    print(f"| set | accuracy | estimate off by | {' | '.join(f'{share:.0%} labelled' for share in asked.shares)} |")
+    print(f"|---|--:|--:|{'--:|' * len(asked.shares)}")
+    for rows in found:
+        name, accuracy, headline = rows[0][:3]
+        cells = " | ".join(map(_cell, rows))
+        print(f"| {name} | {accuracy:.1%} | {100 * abs(headline - accuracy):.1f} | {cells} |")
     rows = [one for some in found for one in some]
-    print("| set | accuracy | estimate off by | labelled | labels | covered | width | labels alone | error |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for one in rows:
-        print(
-            f"| {one.name} | {one.accuracy:.1%} | {100 * abs(one.headline - one.accuracy):.1f} | {one.share:.0%} "
-            f"| {one.labels:.0f} | {one.covered:.1%} | {100 * one.width:.1f} | {100 * one.alone:.1f} | {100 * one.error:.1f} |"
-        )
     enough = [one for one in rows if one.labels >= FEWEST_LABELS]
     if not enough:
         return 0
@@ -134,6 +131,12 @@ def main() -> int:
     )
     print(f"narrower than labels alone: {min(narrower):.0%} to {max(narrower):.0%}, mean {np.mean(narrower):.0%}")
     return 0 if least.covered >= LOWEST else 1
+
+
+def _cell(row: Row) -> str:
+    """Return coverage, and the width in points beside that of the labels alone; in brackets with few labels."""
+    found = f"{row.covered:.1%}, {100 * row.width:.1f} / {100 * row.alone:.1f}"
+    return found if row.labels >= FEWEST_LABELS else f"({found})"
 
 
 if __name__ == "__main__":

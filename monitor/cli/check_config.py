@@ -92,8 +92,8 @@ def run(options: argparse.Namespace) -> int:
     print(f"all windows{once}: {cost.windows / 1e6:.1f} MB at most, limit {limit / 1e6:.1f} MB")
     print(f"all remembered ids{once}: {cost.ids / 1e6:.1f} MB at most, in addition")
     if cost.kept:
-        print(f"all predictions kept for labels{once}: {cost.kept / 1e6:.1f} MB at most, in addition")
-    also = "all ids and kept predictions" if cost.kept else "all ids"
+        print(f"all labels, and predictions kept for them{once}: {cost.kept / 1e6:.1f} MB at most, in addition")
+    also = "all ids and labels" if cost.kept else "all ids"
     print(
         f"the process{once}: about {cost.process / 1e6:,.0f} MB with full windows, {cost.later / 1e6:,.0f} MB with {also} too;"
         f" of it {cost.evaluation / 1e6:,.0f} MB for evaluation and pages, {cost.program / 1e6:,.0f} MB for the program"

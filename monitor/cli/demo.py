@@ -83,7 +83,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.description = (
         "Run a daemon on simulated data: a breast-density model at three hospitals that differ, where one scanner is"
-        " replaced and its images change. Writes to one directory only. Stop with Ctrl-C."
+        " replaced and its images change, and labels of some exams come later. Writes to one directory only. Stop with Ctrl-C."
     )
     parser.epilog = "examples:\n  cpcmon demo\n  cpcmon demo --directory /tmp/example --seconds 300\n  cpcmon demo --kafka localhost:9092\n  cpcmon demo --tour"
     parser.add_argument("--directory", type=as_path, default=Path(".demo"), help="output directory (default: .demo)")
@@ -93,7 +93,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kafka",
         metavar="HOST:PORT",
-        help="send records to the topic cpcmon-demo of this broker instead of a directory",
+        help="send records to the topic cpcmon-demo of this broker, and labels to cpcmon-demo-labels, instead of directories",
     )
     parser.add_argument("--seconds", type=float, metavar="N", help="stop after N seconds (default: at Ctrl-C)")
     parser.add_argument(

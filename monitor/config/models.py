@@ -10,7 +10,7 @@ from monitor.config.config import CLASS_MIX, AuditOptions, Cron, Every, LabelOpt
 from monitor.core.alerts import AlertRule, AlertType, On, Severity
 from monitor.core.baselines.comparison import BaselineMode, BaselineOptions
 from monitor.core.change import Direction
-from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE
+from monitor.core.estimate import ADAPTIVE, AUDITED, CONSENSUS, HEADLINE
 from monitor.core.estimators import ESTIMATORS
 from monitor.core.performance import Metric
 from monitor.core.scores import MOST_RECORDS
@@ -122,7 +122,7 @@ DEFAULT_ALERTS: Mapping[AlertType, str] = {
 }
 """Types that a model has even if it lists no alert of that type, with the names of these alerts."""
 
-NAMES = (ADAPTIVE, CONSENSUS, *dict.fromkeys(form.name for member in ESTIMATORS for form in member.forms()))
+NAMES = (ADAPTIVE, CONSENSUS, AUDITED, *dict.fromkeys(form.name for member in ESTIMATORS for form in member.forms()))
 """The estimators that an alert may use."""
 
 
@@ -153,9 +153,7 @@ def read_alert(section: Section, segmentation: Segmentation | None) -> AlertRule
         metric = section.get("metric", Choice(Metric), None)
         of_class = section.get("class", _CLASS, None)
         _check_metric(section, metric)
-        if on.of_field and (estimator != HEADLINE or section.has("metric")):
-            found = "a metric" if section.has("metric") else f"estimator: {estimator}"
-            section.report("on", f"value, lower or upper: only {HEADLINE} has a field interval", f"{on} beside {found}")
+        _check_estimator(section, estimator, on)
     _check_thresholds(section, kind, thresholds)
     hysteresis, new_records = _DEFAULT.hysteresis, _DEFAULT.new_records
     if "hysteresis" in own:
@@ -196,6 +194,16 @@ def _change(section: Section) -> AlertRule:
         group_by=section.get("group_by", NAME, None),
         maintenance=section.get("maintenance", _PERIODS, _DEFAULT.maintenance),
     )
+
+
+def _check_estimator(section: Section, estimator: str, on: On) -> None:
+    """Report keys that do not go with the estimator of an alert."""
+    if on.of_field and (estimator != HEADLINE or section.has("metric")):
+        found = "a metric" if section.has("metric") else f"estimator: {estimator}"
+        section.report("on", f"value, lower or upper: only {HEADLINE} has a field interval", f"{on} beside {found}")
+    if estimator == AUDITED:
+        section.forbid("drop", " beside estimator: audited, which has no baseline: use below")
+        section.forbid("new_records", " beside estimator: audited, since labels come without new records")
 
 
 def _check_metric(section: Section, metric: Metric | None) -> None:
@@ -294,7 +302,7 @@ def read_model(section: Section, folder: Path, shortest_gap: ShortestGap | None)
         evaluate=evaluate or default.evaluate,
         minimum_records=minimum,
         stale_after_seconds=section.get("stale_after", Duration(1.0, _LONGEST), None),
-        alerts=_alerts(section, segmentation, baseline.gap),
+        alerts=_alerts(section, segmentation, baseline.gap, audited=audit is not None),
         baseline=baseline,
         performance=performance,
         watch_classes=watch_classes,
@@ -387,7 +395,7 @@ def _baseline(section: Section) -> BaselineOptions:
     return BaselineOptions(mode, records, section.get("baseline_period", _PERIOD, None), gap)
 
 
-def _alerts(section: Section, segmentation: Segmentation | None, gap: float) -> tuple[AlertRule, ...]:
+def _alerts(section: Section, segmentation: Segmentation | None, gap: float, *, audited: bool) -> tuple[AlertRule, ...]:
     """Return the alerts of a model, and behind them the default ones."""
     wanted = section.get("default_alerts", _DEFAULT_TYPES, tuple(map(str, DEFAULT_ALERTS)))
     rules, lines = list[AlertRule](), dict[str, int]()
@@ -399,6 +407,8 @@ def _alerts(section: Section, segmentation: Segmentation | None, gap: float) -> 
             one.report("name", "each name once in a model", f"{rule.name!r} again, after line {lines[rule.name]}")
         lines.setdefault(rule.name, one.line("name"))
         _check_changes(one, rule, rules)
+        if rule.estimator == AUDITED and not audited:
+            one.report("estimator", "an estimator, or a model with an audit such as audit: {share: 0.02}", AUDITED)
         rules.append(rule)
     given = {rule.kind for rule in rules}
     for kind, name in DEFAULT_ALERTS.items():

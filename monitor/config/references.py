@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from monitor.config.config import CLASS_MIX, Config, ModelConfig, SourceConfig, model_options, target_of
 from monitor.core.alerts import AlertRule
 from monitor.core.decisions import DecidedBy, Decision
+from monitor.core.labels.kept_predictions import BYTES_PER_LABEL, BYTES_PER_PREDICTION
 from monitor.core.performance import FEWEST_CASES, MOST_MIXED, MOST_SHOWN, Metric
 from monitor.core.recent_ids import bytes_at_most
 from monitor.core.window import bytes_per_record
@@ -208,7 +209,7 @@ def partition_cost(source: SourceConfig, loaded: Loaded) -> tuple[int, int, int]
     """Return the maximum size of the windows, remembered ids and kept predictions of one partition, in bytes."""
     fed = [(model, reference) for model, reference in loaded if reference is not None and source.feeds(model.name)]
     windows = sum(cost for _, cost in window_costs(fed))
-    return windows, sum(_id_bytes(model) for model, _ in fed), sum(_kept_bytes(model) for model, _ in fed)
+    return windows, sum(_id_bytes(model) for model, _ in fed), sum(_kept_bytes(model, 0) for model, _ in fed)
 
 
 def room_for(source: SourceConfig, config: Config, loaded: Loaded) -> int | None:
@@ -228,8 +229,6 @@ def room_for(source: SourceConfig, config: Config, loaded: Loaded) -> int | None
 
 _PROGRAM_BYTES = 84e6
 """The interpreter, the libraries and SQLite's cache."""
-_KEPT_BYTES = 64
-"""Per prediction that is kept for its label."""
 _BATCH_BYTES, _BATCH_RECORDS = 300, 200_000
 """Per record that is read but not in windows yet, and how many there are at most."""
 _SPARE_ROOM = 1.2
@@ -254,7 +253,7 @@ class Forecast:
     first_ids: int
     """When the windows have just been filled."""
     kept: int
-    """With as many predictions kept for labels as allowed."""
+    """With as many predictions kept for labels, and labels, as allowed."""
     evaluation: int
     """Snapshots, reports, pages and history."""
     program: int
@@ -280,7 +279,7 @@ def forecast(loaded: Loaded) -> Forecast:
         filled=sum(_filled_bytes(model, reference) for model, reference in with_reference),
         ids=sum(_id_bytes(model) for model, _ in with_reference),
         first_ids=sum(_id_bytes(model, _records(model)) for model, _ in with_reference),
-        kept=sum(_kept_bytes(model) for model, _ in with_reference),
+        kept=sum(_kept_bytes(model, BYTES_PER_LABEL) for model, _ in with_reference),
         evaluation=sum(_evaluation_bytes(model, reference) for model, reference in with_reference),
         program=round(_PROGRAM_BYTES) + _BATCH_BYTES * min(records, _BATCH_RECORDS),
     )
@@ -292,9 +291,9 @@ def _id_bytes(model: ModelConfig, records: int | None = None) -> int:
     return bytes_at_most(most) * (1 if model.group_by is None else 2)
 
 
-def _kept_bytes(model: ModelConfig) -> int:
-    """Return the memory for predictions that are kept for labels."""
-    return 0 if model.labels is None else _KEPT_BYTES * model.labels.most
+def _kept_bytes(model: ModelConfig, label_bytes: int) -> int:
+    """Return the memory for predictions that are kept for labels, and for as many labels of this size."""
+    return 0 if model.labels is None else (BYTES_PER_PREDICTION + label_bytes) * model.labels.most
 
 
 def _records(model: ModelConfig) -> int:

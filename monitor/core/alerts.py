@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.core.change import Detector, Direction
-from monitor.core.estimate import HEADLINE, STATES, WindowState
+from monitor.core.estimate import AUDITED, HEADLINE, STATES, WindowState
 from monitor.core.performance import Metric, words_of
 from monitor.core.scores import Floats
 
@@ -198,6 +198,8 @@ LOW, HIGH = "accuracy_low", "accuracy_high"
 """Label values of accuracy alerts."""
 METRIC_LOW, METRIC_HIGH = "performance_low", "performance_high"
 """Label values of accuracy alerts with a metric."""
+AUDITED_LOW, AUDITED_HIGH = "audited_low", "audited_high"
+"""Label values of alerts on the audited accuracy."""
 
 
 def is_high(rule: AlertRule) -> bool:
@@ -209,6 +211,8 @@ def kind_label(rule: AlertRule) -> str:
     """Return the label value of the rule's type."""
     if rule.kind is AlertType.ACCURACY:
         low, high = (LOW, HIGH) if rule.metric is None else (METRIC_LOW, METRIC_HIGH)
+        if rule.estimator == AUDITED:
+            low, high = AUDITED_LOW, AUDITED_HIGH
         return high if is_high(rule) else low
     return str(rule.kind)
 
@@ -423,7 +427,8 @@ def _has_dwelt(rule: AlertRule, state: AlertState, dwell: Dwell) -> bool:
         return True
     if state.dwell_seconds < rule.for_seconds:
         return False
-    if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP}:
+    # Labels come without new records, too.
+    if rule.kind in {AlertType.SILENT, AlertType.DEGRADED_INPUT, AlertType.BASELINE_GAP} or rule.estimator == AUDITED:
         return True
     # Without new records the timer alone does not fire.
     return dwell.new_records > 0 and state.dwell_records >= rule.new_records_of(dwell.records)
@@ -477,7 +482,7 @@ def _compared(rule: AlertRule, facts: WindowFacts) -> Conditions:
     value, of_reference = _values(rule, facts)
     threshold = _thresholds(rule, facts, of_reference)
     # In state error one estimator failed; rules on the others still apply.
-    has_results = (facts.states == _OK) | (facts.states == _ERROR)
+    has_results = (facts.states == _OK) | (facts.states == _ERROR) | (rule.estimator == AUDITED)
     known: Flags = has_results & np.isfinite(value) & np.isfinite(threshold)
     value = np.where(known, value, np.nan)
     # At most half way to the end of the scale, or an alert near 0 or 1 could not recover.

@@ -461,6 +461,8 @@ class InputFacts:
     referred: int | None = None
     """Records that the device referred to a person, since the state was created; None unless records decide."""
     problems: tuple[FoundProblem, ...] = ()
+    unmatched_labels: int | None = None
+    """Labels without a prediction here when they came, since the state was created; None if the model takes no labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,8 +501,11 @@ class Report:
         """Return the report for a reader who looks at all windows, several times: the headline is their only result."""
         if not isinstance(self.segments, WindowReports):
             return self
-        headline = _headline(self.segments.estimates)
-        return replace(self, segments=tuple(replace(self.segments, estimates=headline, performance=None)))
+        headline, labels = _headline(self.segments.estimates), self.segments.labels
+        labels = None if labels is None else labels.without_classes()
+        return replace(
+            self, segments=tuple(replace(self.segments, estimates=headline, performance=None, labels=labels))
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from monitor.config.config import Config, ModelOptions, model_options
 from monitor.config.references import room_for
 from monitor.evaluation.evaluator import Evaluator
 from monitor.evaluation.stored_values import baselines_key_of, key_of
+from monitor.evaluation.track_records import track_key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.hints import CONFIG_FILE, Wording
@@ -77,9 +78,10 @@ def build(
         evaluators[model.name] = Evaluator(model, references[model.name], ingestion.view, shared=shared)
         evaluators[model.name].restore(kept.get(key_of(model.name)))
         evaluators[model.name].restore_baselines(kept.get(baselines_key_of(model.name)))
+        evaluators[model.name].restore_tracks(kept.get(track_key_of(model.name)))
     for name in kept:
         kind, _, model_name = name.partition(":")
-        if kind in {"alerts", "baselines", "health"} and model_name not in references:
+        if kind in {"alerts", "baselines", "health", "places", "track"} and model_name not in references:
             ingestion.values.store(name, None)
     return Parts(config, ingestion, evaluators)
 

@@ -17,6 +17,7 @@ from monitor.evaluation.crontab import seconds_of_runs
 from monitor.evaluation.evaluator import Evaluator
 from monitor.evaluation.schedule import Schedule
 from monitor.evaluation.stored_values import baselines_key_of, key_of
+from monitor.evaluation.track_records import track_key_of
 from monitor.ingest.backlog import BacklogProgress
 from monitor.telemetry import Telemetry
 from monitor.web.pages.wording import problem_words
@@ -189,6 +190,8 @@ class Runner:
             report = evaluator.evaluate(began.now, began.running, began.awake)
             self._loop.values.store(key_of(evaluator.name), evaluator.alert_state_bytes())
             self._store_baselines(evaluator)
+            if (tracks := evaluator.changed_tracks(began.now)) is not None:
+                self._loop.values.store(track_key_of(evaluator.name), tracks)
         except Exception:
             self._mark_error(evaluator.name)
             raise

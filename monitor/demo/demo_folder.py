@@ -22,6 +22,7 @@ from monitor.sources.kafka.client import TopicFeed
 from monitor.state.state_folder import StateFolder, folder_problem
 
 TOPIC = "cpcmon-demo"
+LABELS_TOPIC = "cpcmon-demo-labels"
 
 
 class Feed(Protocol):
@@ -55,8 +56,8 @@ class DirectoryFeed:
 class KafkaFeed:
     """Sends one Kafka message per record."""
 
-    def __init__(self, broker: str) -> None:
-        self._topic = TopicFeed(broker, TOPIC)
+    def __init__(self, broker: str, topic: str) -> None:
+        self._topic = TopicFeed(broker, topic)
 
     def send(self, records: Sequence[dict[str, Any]]) -> None:
         """Send records."""
@@ -79,6 +80,10 @@ _EXAMPLE = ("density.ref", "validation*.jsonl", "hospitals*.jsonl", "site_[ab]*.
 
 WINDOW = 1000
 MINIMUM = 200
+AUDITED_SHARE = 0.1
+"""About a hundred labels of each block of the track record, which is as long as a window."""
+_HORIZON_SECONDS = 60.0
+"""The shortest one: the audited accuracy is that of the last minute."""
 _HOLD_SECONDS = 15.0
 _EVALUATE_SECONDS = 1.0
 """An own baseline needs sixty evaluations, and the story should not be long."""
@@ -95,6 +100,7 @@ class Folder:
         self.reference = path / "density.ref"
         self.labelled = path / "hospitals_labelled.jsonl"
         self.arriving = path / "arriving"
+        self.labels = path / "labels"
         self.state = path / "state-live"
         self.log = path / "cpcmon.log"
         self._fingerprint_file = path / ".density.ref.of"
@@ -128,7 +134,7 @@ class Folder:
         """Reject a folder with files that the demo did not write and would overwrite."""
         if (self.path / _LOCK).exists():
             return
-        taken = [path for path in (self.arriving, self.state, self.log) if path.exists()]
+        taken = [path for path in (self.arriving, self.labels, self.state, self.log) if path.exists()]
         configs = [path for path in (self.config, self.path / "tour.yaml") if path.exists()]
         ours = [path for path in configs if path.read_text(encoding="utf-8", errors="replace").startswith(_OURS)]
         taken += [path for path in configs if path not in ours]
@@ -155,8 +161,9 @@ class Folder:
                 time.sleep(0.2)
             else:
                 shutil.rmtree(self.state)
-        shutil.rmtree(self.arriving, ignore_errors=True)
-        self.arriving.mkdir()
+        for feed in (self.arriving, self.labels):
+            shutil.rmtree(feed, ignore_errors=True)
+            feed.mkdir()
         self.log.unlink(missing_ok=True)
 
     def known_reference(self) -> Reference | None:
@@ -197,7 +204,9 @@ class Folder:
 
     def configure(self, broker: str | None, group: str, speed: float) -> None:
         """Write the configuration of the daemon."""
-        source = _DIRECTORY if broker is None else _KAFKA.format(broker=json.dumps(broker), group=group, topic=TOPIC)
+        source = _DIRECTORY
+        if broker is not None:
+            source = _KAFKA.format(broker=json.dumps(broker), group=group, topic=TOPIC, labels_topic=LABELS_TOPIC)
         text = _CONFIG.format(
             source=source,
             window=WINDOW,
@@ -205,16 +214,34 @@ class Folder:
             baseline=3 * WINDOW,
             every=f"{max(0.1, _EVALUATE_SECONDS / speed):.3g}",
             hold=f"{_HOLD_SECONDS / speed:g}",
+            horizon=f"{_HORIZON_SECONDS:g}",
+            share=AUDITED_SHARE,
         )
         self.config.write_text(text, encoding="utf-8")
 
 
 _DIRECTORY = """\
   # Files that were read are deleted, so that the demo does not fill the disk.
-  - {name: results, type: directory, path: arriving, poll: 0.5s, on_finish: delete, finish_after: 30s, forget_after: 10m}"""
+  - {name: results, type: directory, path: arriving, poll: 0.5s, on_finish: delete, finish_after: 30s, forget_after: 10m}
+  # Labels of some exams come later, with the ids of their predictions.
+  - name: second_readings
+    type: directory
+    path: labels
+    carries: labels
+    poll: 0.5s
+    on_finish: delete
+    finish_after: 30s
+    forget_after: 10m"""
 
 _KAFKA = """\
-  - {{name: results, type: kafka, brokers: [{broker}], group: {group}, topics: [{topic}]}}"""
+  - {{name: results, type: kafka, brokers: [{broker}], group: {group}, topics: [{topic}]}}
+  # Labels of some exams come later, with the ids of their predictions. Every replica must read all of them: see docs/labels.md.
+  - name: second_readings
+    type: kafka
+    brokers: [{broker}]
+    group: {group}-labels-$HOSTNAME
+    topics: [{labels_topic}]
+    carries: labels"""
 
 _CONFIG = """\
 # Written by `cpcmon demo` at each start. config.example.yaml explains every setting.
@@ -232,6 +259,11 @@ models:
     baseline_records: {baseline}
     # The windows span seconds, so they are evaluated often. Real ones span days: see docs/alerts.md.
     evaluate: {{every: {every}s}}
+    # The hash of its id decides whether an exam is audited: a random tenth, all of which get a label. Real shares are
+    # smaller. Only these labels count for the audited accuracy: exams that the model was unsure about get one too.
+    audit: {{share: {share}}}
+    # How long predictions wait for their labels, here as short as it may be. Real labels take weeks: the default is 30d.
+    labels: {{horizon: {horizon}s}}
     alerts:
       # Segments are compared with their own labelled exams, or without any with their own first ones.
       - {{name: accuracy_drop, type: change, severity: critical}}

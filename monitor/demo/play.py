@@ -1,4 +1,4 @@
-"""Plays the story: sends records to a supervised daemon, narrates."""
+"""Plays the story: sends records and late labels to a supervised daemon, narrates."""
 
 import json
 import re
@@ -6,7 +6,9 @@ import secrets
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -14,9 +16,35 @@ from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 from monitor.core.estimate import HEADLINE
-from monitor.demo.demo_folder import MINIMUM, WINDOW, DirectoryFeed, Feed, Folder, KafkaFeed
-from monitor.demo.story import LENGTH, LOWEST, MODEL, REPLACED, SHIFTED, Exams, Truth, events, records
+from monitor.core.labels.audit import audited
+from monitor.demo.demo_folder import (
+    AUDITED_SHARE,
+    LABELS_TOPIC,
+    MINIMUM,
+    TOPIC,
+    WINDOW,
+    DirectoryFeed,
+    Feed,
+    Folder,
+    KafkaFeed,
+)
+from monitor.demo.story import (
+    LABELS_AFTER,
+    LENGTH,
+    LOWEST,
+    MODEL,
+    REPLACED,
+    SHIFTED,
+    Examined,
+    Exams,
+    Truth,
+    events,
+    labels,
+    records,
+)
 from monitor.errors import Problem, ServerError
+from monitor.records.id_hash import hash_ids
+from monitor.state.state_folder import read_hash_key
 
 _TIMEOUT_SECONDS = 5.0
 _LOWEST = LOWEST.partition("=")[2]
@@ -66,10 +94,10 @@ class Narration:
             self.say(f"{_clock(seconds)}  {self._in(_GREEN, 'ended')} {alert} for {name}")
         self._firing = firing
 
-    def numbers(self, seconds: float, segments: Segments, realised: dict[str, float | None]) -> None:
+    def numbers(self, seconds: float, segments: Segments, true: dict[str, float | None]) -> None:
         """Print the accuracy at the replaced scanner, at the least accurate hospital and overall."""
         windows = ((f"{REPLACED.room} at {REPLACED.hospital}", SHIFTED), (_LOWEST, LOWEST), ("all scanners", "all"))
-        pairs = "; ".join(f"{title} {_pair(segments.get(name), realised.get(name))}" for title, name in windows)
+        pairs = "; ".join(f"{title} {_pair(segments.get(name), true.get(name))}" for title, name in windows)
         self.say(f"{_clock(seconds)}  {pairs}; reference {self.reference:.3f}")
 
     def _in(self, colour: str, text: str) -> str:
@@ -80,8 +108,8 @@ def _clock(seconds: float) -> str:
     return f"{int(seconds) // 60:3d}:{int(seconds) % 60:02d}"
 
 
-def _pair(segment: dict[str, Any] | None, realised: float | None) -> str:
-    return f"estimated {_number(_estimated(segment))}, realised {_number(realised)}"
+def _pair(segment: dict[str, Any] | None, true: float | None) -> str:
+    return f"estimated {_number(_estimated(segment))}, true {_number(true)}"
 
 
 def _estimated(segment: dict[str, Any] | None) -> float | None:
@@ -175,8 +203,11 @@ def play(options: DemoOptions, reference: float, say: Callable[[str], None], *, 
     folder = Folder(options.directory)
     run = secrets.token_hex(4)
     folder.configure(options.broker, f"cpcmon-demo-{run}", options.speed)
-    feed: Feed = DirectoryFeed(folder.arriving) if options.broker is None else KafkaFeed(options.broker)
-    try:
+    with ExitStack() as stack:
+        feeds: list[Feed] = []
+        for path, topic in ((folder.arriving, TOPIC), (folder.labels, LABELS_TOPIC)):
+            feeds.append(DirectoryFeed(path) if options.broker is None else KafkaFeed(options.broker, topic))
+            stack.callback(feeds[-1].close)
         daemon = DaemonProcess(folder.config, folder.log, options.address)
         try:
             url = daemon.url()
@@ -185,11 +216,10 @@ def play(options: DemoOptions, reference: float, say: Callable[[str], None], *, 
                 f"Estimates are those of `{HEADLINE}`, the main number. Its page shows two intervals: what chance explains,"
                 " and how far estimates have been off in real shifts."
             )
-            _Playing(options, feed, daemon, url, run).go(Narration(say, reference, coloured))
+            late = _LateLabels(feeds[1], run, read_hash_key(folder.state))
+            _Playing(options, feeds[0], late, daemon, url, run).go(Narration(say, reference, coloured))
         finally:
             daemon.stop()
-    finally:
-        feed.close()
 
 
 class _Due:
@@ -206,12 +236,40 @@ class _Due:
         return True
 
 
+class _LateLabels:
+    """Sends labels of some exams, some time after their records."""
+
+    def __init__(self, feed: Feed, run: str, key: bytes) -> None:
+        self._feed = feed
+        self._run = run
+        self._key = key
+        """Of the daemon's hashes of ids: it decides which exams are audited, as in `cpcmon audit-check`."""
+        self._waiting: deque[tuple[float, list[dict[str, Any]]]] = deque()
+
+    def note(self, examined: list[Examined], first: int, at: float) -> None:
+        """Keep the labels of exams until they are due."""
+        found = labels(examined, first, self._run, lambda ids: audited(hash_ids(ids, self._key), AUDITED_SHARE))
+        self._waiting.append((at + LABELS_AFTER, found))
+
+    def send(self, at: float) -> None:
+        """Send the labels that are due."""
+        due: list[dict[str, Any]] = []
+        while self._waiting and self._waiting[0][0] <= at:
+            due += self._waiting.popleft()[1]
+        if due:
+            now = round(time.time(), 3)
+            self._feed.send([{**one, "time": now} for one in due])
+
+
 class _Playing:
     """One run of the story."""
 
-    def __init__(self, options: DemoOptions, feed: Feed, daemon: DaemonProcess, url: str, run: str) -> None:
+    def __init__(
+        self, options: DemoOptions, feed: Feed, late: _LateLabels, daemon: DaemonProcess, url: str, run: str
+    ) -> None:
         self._options = options
         self._feed = feed
+        self._late = late
         self._daemon = daemon
         self._url = url
         self._run = run
@@ -234,12 +292,13 @@ class _Playing:
                 narration.event(event.at, f"The story repeats. {event.sentence}" if again else event.sentence)
             narrated = at
             self._send(min(passed - fed, _MOST_SECONDS), at)
+            self._late.send(at)
             fed = passed
             if status.now(passed) and (segments := read_segments(self._url)) is not None:
                 narration.alerts(at, segments)
                 if _has_estimate(segments) and numbers.now(passed):
-                    realised = {name: self._truth.now(name) for name in (SHIFTED, LOWEST, "all")}
-                    narration.numbers(at, segments, realised)
+                    true = {name: self._truth.now(name) for name in (SHIFTED, LOWEST, "all")}
+                    narration.numbers(at, segments, true)
             time.sleep(max(0.0, _TICK_SECONDS - (time.monotonic() - began - passed)))
 
     def _send(self, seconds: float, at: float) -> None:
@@ -248,5 +307,6 @@ class _Playing:
             return
         examined = self._exams.next(count, at)
         self._feed.send(records(examined, self._sent, self._run, time.time()))
+        self._late.note(examined, self._sent, at)
         self._truth.note(examined)
         self._sent += count

@@ -2,16 +2,19 @@
 
 The hospitals differ: the model is ten points less accurate at Oakmoor than at Ferndale, and nothing is wrong there. Both are in
 the labelled set, Northlake is not. There a scanner is replaced. Its images have less contrast, until it is calibrated three
-minutes later. All times are in seconds of the story.
+minutes later. The true grades of some exams come later: of a random sample, and of exams that the model was unsure about. All
+times are in seconds of the story.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from monitor.demo.example_data import CLASSES, PREVALENCE, Floats, trained
+from monitor.core.scores import Booleans
+from monitor.demo.example_data import CLASSES, PREVALENCE, Floats, Integers, trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,13 @@ class Examined:
 
     scanner: Scanner
     outputs: Floats
-    right: tuple[bool, ...]
-    """Whether the predicted grade is right. Never part of a record."""
+    grades: Integers
+    """The true ones. Never part of a record."""
+
+    @property
+    def right(self) -> tuple[bool, ...]:
+        """Whether each predicted grade is right."""
+        return tuple((self.outputs.argmax(axis=1) == self.grades).tolist())
 
 
 def labelled_exams(each: int = 1000) -> list[dict[str, Any]]:
@@ -135,8 +143,7 @@ class Exams:
 
     def _at(self, scanner: Scanner, count: int, seconds: float) -> Examined:
         measured, grades = self._patients.draw(count, scanner.prevalence, contrast(scanner, seconds))
-        outputs = self._model.probabilities(measured)
-        return Examined(scanner, outputs, tuple((outputs.argmax(axis=1) == grades).tolist()))
+        return Examined(scanner, self._model.probabilities(measured), grades)
 
 
 def records(examined: list[Examined], first: int, run: str, now: float) -> list[dict[str, Any]]:
@@ -146,7 +153,7 @@ def records(examined: list[Examined], first: int, run: str, now: float) -> list[
         {
             "model": MODEL,
             "version": VERSION,
-            "id": f"{run}-{first + number}",
+            "id": _id(run, first + number),
             "time": round(now, 3),
             "hospital": scanner.hospital,
             "scanner": scanner.room,
@@ -156,8 +163,29 @@ def records(examined: list[Examined], first: int, run: str, now: float) -> list[
     ]
 
 
+LABELS_AFTER = 10.0
+"""From an exam to its label. In a hospital it is weeks; here the story should not be long."""
+UNSURE = 0.6
+"""Exams with a lower confidence are read a second time, and so get a label too."""
+
+
+def labels(
+    examined: list[Examined], first: int, run: str, chosen: Callable[[list[str]], Booleans]
+) -> list[dict[str, Any]]:
+    """Return the labels that will come: of the exams whose ids are chosen, and of those that the model was unsure about."""
+    grades = np.concatenate([one.grades for one in examined]).tolist()
+    unsure = np.concatenate([one.outputs.max(axis=1) < UNSURE for one in examined])
+    ids = [_id(run, first + number) for number in range(len(grades))]
+    rows = zip(ids, grades, (chosen(ids) | unsure).tolist(), strict=True)
+    return [{"model": MODEL, "id": id_, "label": CLASSES[grade]} for id_, grade, wanted in rows if wanted]
+
+
+def _id(run: str, number: int) -> str:
+    return f"{run}-{number}"
+
+
 class Truth:
-    """The realised accuracy of each segment over its window. The daemon does not know it."""
+    """The true accuracy of each segment over its window. The daemon knows it from late labels, and only of some exams."""
 
     def __init__(self, window: int, minimum: int) -> None:
         self._window = window
@@ -171,6 +199,6 @@ class Truth:
                 self._right.setdefault(segment, deque(maxlen=self._window)).extend(one.right)
 
     def now(self, segment: str) -> float | None:
-        """Return the realised accuracy of a segment; None with too few records."""
+        """Return the true accuracy of a segment; None with too few records."""
         found = self._right.get(segment, ())
         return sum(found) / len(found) if len(found) >= self._minimum else None

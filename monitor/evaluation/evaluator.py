@@ -42,9 +42,11 @@ from monitor.core.baselines.comparison import (
 )
 from monitor.core.calibration import WindowEstimates
 from monitor.core.change import ChangeColumns, ChangeEvidence, Detector
-from monitor.core.estimate import HEADLINE, STATES, Why, WindowState
+from monitor.core.estimate import AUDITED, HEADLINE, STATES, Why, WindowState
 from monitor.core.estimators.ensemble import headline_in
 from monitor.core.input_health import FEWEST, Count, FoundProblem, RecentInput, VersionCounts, far_mix
+from monitor.core.labels.realised import SCOPES, LabelColumns, Scope
+from monitor.core.labels.track_record import TrackRecord
 from monitor.core.performance import MeasuredPerformance, Target
 from monitor.core.report import (
     AlertColumns,
@@ -67,6 +69,7 @@ from monitor.evaluation.stored_values import (
     changes_as_bytes,
     changes_from_bytes,
 )
+from monitor.evaluation.track_records import TrackRecords
 from monitor.reference.reference import NO_ADAPTIVE, Reference
 
 log = logging.getLogger("cpcmon")
@@ -163,6 +166,8 @@ class Evaluator:
     """What the metrics page shows beyond accuracy."""
     _baselines: Baselines | None = field(init=False)
     """None without a reference."""
+    _tracks: TrackRecords | None = field(init=False)
+    """None if the model takes no labels."""
     _changes: ChangeEvidence = field(init=False)
     _changes_lost: bool = False
     """Whether it is unknown which records counted before: then all evidence begins anew."""
@@ -193,6 +198,9 @@ class Evaluator:
             alerts = tuple(one.with_headline(headline) for one in self.config.alerts)
             self.config = replace(self.config, alerts=alerts)
         self._versions = VersionCounts(of=self._version)
+        self._tracks = None
+        if self.config.labels is not None:
+            self._tracks = TrackRecords(self.config.bounds, self.config.most_windows)
         self._baselines = None
         if self.reference is not None:
             bounds = self.config.bounds
@@ -270,6 +278,19 @@ class Evaluator:
             return None
         baselines.changed = False
         return baselines_as_bytes(list(baselines.own.items()))
+
+    def restore_tracks(self, content: bytes | None) -> None:
+        """Restore the track records."""
+        if content is None or self._tracks is None:
+            return
+        try:
+            self._tracks.restore(content)
+        except ValueError:
+            log.warning("%s: stored track records are invalid, starting without them", self.name)
+
+    def changed_tracks(self, now: float) -> bytes | None:
+        """Return the track records as bytes if they should be stored; otherwise None."""
+        return None if self._tracks is None else self._tracks.changed(now)
 
     def change_baseline(self, name: str, action: BaselineAction) -> None:
         """Reset or confirm the own baseline of a segment; raises UsageError. It is used from the next evaluation on."""
@@ -414,13 +435,11 @@ class Evaluator:
             _set_state(one.memory, STATES[state], at.now)
         compared = self._compare(snapshot, found, at.now)
         changes = self._detect(snapshot, found.states, at.now)
-        labels = None
-        if snapshot.labels is not None:
-            labels = snapshot.labels.columns(len(records), len(reference.classes), at.now)
+        labels, tracks = self._labels(snapshot, found, reference)
         facts = WindowFacts(
             found.states,
             quiet_seconds,
-            lambda rule: _ends(found, rule, compared),
+            lambda rule: _ends(found, rule, compared, labels),
             np.where(found.shown, found.estimates.disagreement, np.nan),
             np.where(found.shown, found.estimates.chance_disagreement, np.nan),
             input_.degraded,
@@ -439,11 +458,14 @@ class Evaluator:
             [Dwell(*one, at.elapsed) for one in zip(records.tolist(), new.tolist(), strict=True)],
             at.now,
         )
+        doubted = np.array([bool(one.summary(reference.calibration.headline).wrong) for one in tracks], dtype=np.bool_)
         if changes is not None:
             self._note_alarms(alerts, changes, snapshot.newest_at)
             fires = alerts.firing[[self.config.alerts.index(rule) for rule in self._change_rules]].any(axis=0)
+            doubted = np.asarray(fires | doubted if tracks else fires)
+        if len(doubted):
             # The window's estimate may still hold, but nobody should read that as all-clear.
-            verdicts = np.where(fires & (compared.verdicts == _HOLDS), np.uint8(0), compared.verdicts)
+            verdicts = np.where(doubted & (compared.verdicts == _HOLDS), np.uint8(0), compared.verdicts)
             compared = replace(compared, verdicts=verdicts)
         return WindowReports(
             tuple(snapshot.segments),
@@ -463,7 +485,18 @@ class Evaluator:
             compared,
             changes,
             labels,
+            tracks,
         )
+
+    def _labels(
+        self, snapshot: Snapshot, found: _Estimated, reference: Reference
+    ) -> tuple[LabelColumns | None, tuple[TrackRecord, ...]]:
+        """Return what labels say of the windows, and their track records."""
+        if snapshot.labels is None or self._tracks is None:
+            return None, ()
+        labels = snapshot.labels.columns(len(snapshot.segments), len(reference.classes))
+        valid = found.shown & (found.states == _OK)
+        return labels, self._tracks.update(snapshot, snapshot.labels, labels.sums.rows, found.estimates, valid)
 
     def _detect(self, snapshot: Snapshot, states: Codes, now: float) -> ChangeColumns | None:
         """Take the evidence of the records since the last evaluation; None if nothing looks for changes."""
@@ -704,6 +737,7 @@ def _joined(windows: WindowReports, missing: Sequence[SegmentReport]) -> WindowR
         found,
         changes=None if windows.changes is None else windows.changes.padded(len(missing)),
         labels=windows.labels,
+        track_records=windows.track_records,
         performance=None if performance is None else performance.padded(len(missing)),
         comparisons=None if windows.comparisons is None else windows.comparisons.padded(len(missing)),
     )
@@ -716,9 +750,13 @@ def _without_records(snapshot: Snapshot, tracked: Sequence[_TrackedWindow], at: 
     return np.where(np.isnan(snapshot.came_at), unseen, np.maximum(0.0, at.running - snapshot.came_at))
 
 
-def _ends(found: _Estimated, rule: AlertRule, compared: Comparisons) -> Floats:
+def _ends(found: _Estimated, rule: AlertRule, compared: Comparisons, labels: LabelColumns | None) -> Floats:
     """Return the value or an end of an interval of the rule's estimator; NaN without an estimate."""
     estimates, estimator, on = found.estimates, rule.estimator, rule.on
+    if estimator == AUDITED and labels is not None and labels.audited is not None:
+        # Of the horizon: it holds whatever the window is like now.
+        ends = {On.LOWER: labels.audited.lower, On.UPPER: labels.audited.upper}.get(on, labels.audited.value)
+        return np.asarray(ends[SCOPES.index(Scope.HORIZON)])
     if estimator not in estimates.names:
         return np.full(len(found.states), np.nan)
     row = estimates.names.index(estimator)

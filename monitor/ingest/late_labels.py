@@ -65,7 +65,8 @@ class ModelLabels:
             joined += int(np.count_nonzero(rows[-1].label >= 0))
         self.log.dropped.clear()
         places = self.places.windows({segment: place for place, segment in enumerate(segments)})
-        return LabelSnapshot(tuple(rows), tuple(places), self.scope, len(self.log), joined)
+        version = self.log.end, joined
+        return LabelSnapshot(tuple(rows), tuple(places), self.scope, len(self.log), joined, now, version)
 
 
 def plan_predictions(plan: CommitPlan, model: "ModelState", records: Records, chunk: Chunk) -> None:

@@ -19,6 +19,10 @@ def expanded(text: str) -> str:
 
 def _value(found: re.Match[str]) -> str:
     name = found[1] or found[2]
-    if not (value := os.environ.get(name)):
+    value = os.environ.get(name)
+    if not value and name == "HOSTNAME":
+        # Shells set it, and containers have it, but services do not.
+        value = os.uname().nodename
+    if not value:
         raise ValueError(f"the environment variable {name} is not set")
     return value

@@ -21,6 +21,9 @@ from monitor.core.baselines.output_drift import MEASURES
 from monitor.core.estimate import STATES
 from monitor.core.input_health import InputProblem
 from monitor.core.intervals import FIELD_LEVELS
+from monitor.core.labels.audit import share_columns
+from monitor.core.labels.realised import FEWEST_CASES, LEVEL, SCOPES, LabelColumns, Scope
+from monitor.core.labels.track_record import TrackSummary
 from monitor.core.performance import Metric
 from monitor.core.report import ReferenceFacts, Report, WindowReports
 from monitor.core.scores import Floats, Integers
@@ -51,6 +54,7 @@ _OF_BASELINE = ("kind", "model", "segment")
 _OF_MEASURE = ("measure", "model", "segment")
 _OF_DIRECTION = ("direction", "model", "segment")
 _OF_ALERT = ("alert", "model", "segment", "severity")
+_OF_SCOPE = ("model", "scope", "segment")
 
 # fmt: off
 ACCURACY = MetricFamily("cpcmon_estimated_accuracy_ratio", _OF_ESTIMATOR, "Estimated accuracy, 0 to 1. Absent when the window has no estimate.")
@@ -114,11 +118,39 @@ ONE_HOT = MetricFamily("cpcmon_input_one_hot", _OF_MODEL, "1 when recent outputs
 CONSTANT = MetricFamily("cpcmon_input_constant", _OF_MODEL, "1 when recent outputs are all the same, else 0.")
 REJECTED = MetricFamily("cpcmon_input_rejected_ratio", _OF_MODEL, "Share of recent records that were rejected. Absent before the first.")
 PROBLEM = MetricFamily("cpcmon_input_problem", ("model", "problem"), "1 when the input of the model has the problem, else 0: docs/runbooks/input_problem.md.")
+AUDITED = MetricFamily("cpcmon_audited_accuracy_ratio", _OF_SCOPE, "Accuracy of all records, from the labels of a random sample. Absent without such labels.")
+AUDITED_LOWER = MetricFamily("cpcmon_audited_accuracy_lower_ratio", _OF_SCOPE, "Lower bound of the audited accuracy, whatever has shifted.")
+AUDITED_UPPER = MetricFamily("cpcmon_audited_accuracy_upper_ratio", _OF_SCOPE, "Upper bound of the audited accuracy, whatever has shifted.")
+AUDITED_LABELS = MetricFamily("cpcmon_audited_labels", _OF_SCOPE, "Labels that the audited accuracy rests on.")
+AUDIT_PICKED = MetricFamily("cpcmon_audit_picked_records", _OF_SEGMENT, "Audited records of the audited period, labelled or not.")
+AUDIT_CAME = MetricFamily("cpcmon_audit_labels_ratio", _OF_SEGMENT, "Share of the audited records whose labels came.")
+REALISED = MetricFamily("cpcmon_realised_accuracy_ratio", _OF_SCOPE, "Accuracy of labelled cases, which are usually a biased choice. Absent without labels.")
+REALISED_LOWER = MetricFamily("cpcmon_realised_accuracy_lower_ratio", _OF_SCOPE, "Lower bound of the accuracy of labelled cases.")
+REALISED_UPPER = MetricFamily("cpcmon_realised_accuracy_upper_ratio", _OF_SCOPE, "Upper bound of the accuracy of labelled cases.")
+LABELLED = MetricFamily("cpcmon_labelled_records", _OF_SCOPE, "Predictions with a label.")
+LABELLED_SHARE = MetricFamily("cpcmon_labelled_ratio", _OF_SCOPE, "Share of the predictions that have a label. Absent without predictions.")
+NEWEST_LABEL = MetricFamily("cpcmon_newest_label_timestamp_seconds", _OF_SEGMENT, "Time of the newest prediction that has a label. Absent before the first.")
+LABELS_HELD = MetricFamily("cpcmon_labels_held", _OF_MODEL, "Labels that are kept, with or without their predictions.")
+LABELS_JOINED = MetricFamily("cpcmon_labels_joined", _OF_MODEL, "Kept predictions that have a label.")
+REALISED_PERFORMANCE = MetricFamily("cpcmon_realised_performance_ratio", _OF_TARGET, "Sensitivity or predictive value of a class, of labelled cases in the horizon. Absent with too few cases.")
+REALISED_PERFORMANCE_LOWER = MetricFamily("cpcmon_realised_performance_lower_ratio", _OF_TARGET, "Lower bound of the metric of labelled cases.")
+REALISED_PERFORMANCE_UPPER = MetricFamily("cpcmon_realised_performance_upper_ratio", _OF_TARGET, "Upper bound of the metric of labelled cases.")
+TRACK_BLOCKS = MetricFamily("cpcmon_track_record_blocks", _OF_SEGMENT, "Blocks of records with enough labels to judge the estimates.")
+TRACK_ERROR = MetricFamily("cpcmon_estimator_error_ratio", _OF_ESTIMATOR, "Mean absolute error of the estimator over these blocks.")
+TRACK_COVERAGE = MetricFamily("cpcmon_estimator_interval_coverage_ratio", _OF_ESTIMATOR, "Share of these blocks in which the interval of the estimator held. Absent without intervals.")
+TRACK_REALISED = MetricFamily("cpcmon_track_record_latest_realised_ratio", ("kind", *_OF_SEGMENT), "Accuracy of the latest of these blocks, by its labels.")
+TRACK_ESTIMATED = MetricFamily("cpcmon_track_record_latest_estimated_ratio", _OF_SEGMENT, "What the main estimate said of that block.")
+TRACK_ENDED = MetricFamily("cpcmon_track_record_latest_timestamp_seconds", _OF_SEGMENT, "Time of the newest record of that block.")
+WRONG = MetricFamily("cpcmon_estimates_wrong", _OF_SEGMENT, "1 when the main estimate of that block was off by more than its interval and that of the labels together, else 0.")
 
 FAMILIES: tuple[MetricFamily, ...] = (
     ACCURACY, LOWER, UPPER, FIELD_LOWER, FIELD_UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM,
     DISAGREEMENT, CHANCE_DISAGREEMENT, BASELINE, BASELINE_RECORDS, BASELINE_VERIFIED, DRIFT, CHANCE_DRIFT, DRIFT_LIMIT, VERDICT,
     CHANGE, CHANGE_THRESHOLD, CHANGE_TOLERANCE, CHANGE_STARTED, CHANGE_RECORDS, THRESHOLD,
+    AUDITED, AUDITED_LOWER, AUDITED_UPPER, AUDITED_LABELS, AUDIT_PICKED, AUDIT_CAME, REALISED, REALISED_LOWER, REALISED_UPPER,
+    LABELLED, LABELLED_SHARE, NEWEST_LABEL, LABELS_HELD, LABELS_JOINED,
+    REALISED_PERFORMANCE, REALISED_PERFORMANCE_LOWER, REALISED_PERFORMANCE_UPPER,
+    TRACK_BLOCKS, TRACK_ERROR, TRACK_COVERAGE, TRACK_REALISED, TRACK_ESTIMATED, TRACK_ENDED, WRONG,
     FIRING, PENDING, HELD, SINCE, RECORDS, VALID, STATE, FRESH, MINIMUM, LAST_RECORD, LAST_VALID, LAST_EVALUATION,
     SET_SIZE, SET_EMPTY, PREDICTED, PERFORMANCE, PERFORMANCE_LOWER, PERFORMANCE_UPPER, PERFORMANCE_THRESHOLD,
     CLASS_SHARE, CLASS_LOWER, CLASS_UPPER, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, REFERENCE_CONFIDENCE,
@@ -135,6 +167,11 @@ _FINGERPRINT_CHARACTERS = 12
 
 
 _PENDING, _QUIET = PHASES.index(AlertPhase.PENDING), PHASES.index(AlertPhase.OK)
+
+_HORIZON = SCOPES.index(Scope.HORIZON)
+_REALISED_METRICS = (Metric.SENSITIVITY, Metric.PPV)
+_CASES, _DECIDED, _RIGHT = range(3)
+"""Counts of `LabelSums.classes`."""
 
 _WINDOWS_AT_ONCE = 128
 """Lines are written for so many windows at a time, so that other threads wait for milliseconds only."""
@@ -282,6 +319,11 @@ class _Writer:
         self._write_results(windows)
         self._write_parts(windows)
         self._write_performance(report, windows)
+        if windows.labels is not None:
+            self._write_labels(report, windows.labels)
+        if windows.track_records and report.reference is not None:
+            headline = report.reference.headline
+            self._write_track_records([one.summary(headline) for one in windows.track_records], headline)
 
     def _add(self, family: MetricFamily, labels: str, value: float | None) -> None:
         """Write one series."""
@@ -294,15 +336,20 @@ class _Writer:
         values: NDArray[np.float64 | np.integer[Any] | np.bool_],
         around: Sequence[tuple[str, str]] = (("", ""),),
         where: Flags | None = None,
+        labels: Sequence[bytes] | None = None,
     ) -> None:
         """Write the series of all windows, those of one window together.
 
         A row of the values is for one label besides those of the window: `around` are the texts before and after those.
         """
-        rows = values.reshape(len(around), len(self._labels)).astype(np.float64)
+        labels = self._labels if labels is None else labels
+        rows = values.reshape(len(around), values.shape[-1]).astype(np.float64)
         if where is not None:
             rows = np.where(where, rows, np.nan)
-        self._add_columns(family, around, rows, self._labels)
+        if (missing := len(labels) - rows.shape[1]) > 0:
+            # What is only known of the first windows.
+            rows = np.pad(rows, ((0, 0), (0, missing)), constant_values=np.nan)
+        self._add_columns(family, around, rows, labels)
 
     def _add_columns(
         self, family: MetricFamily, around: Sequence[tuple[str, str]], rows: Floats, labels: Sequence[bytes]
@@ -463,6 +510,71 @@ class _Writer:
             self._add_windows(CLASS_LOWER, mix.lower, self._of_classes(), where)
             self._add_windows(CLASS_UPPER, mix.upper, self._of_classes(), where)
 
+    def _write_labels(self, report: Report, found: LabelColumns) -> None:
+        """Write what labels say, of the windows that have records now."""
+        sums = found.sums
+        self._add(LABELS_HELD, self._model, found.held)
+        self._add(LABELS_JOINED, self._model, found.joined)
+        self._add_scopes(REALISED, found.accuracy)
+        self._add_scopes(REALISED_LOWER, found.lower)
+        self._add_scopes(REALISED_UPPER, found.upper)
+        self._add_scopes(LABELLED, sums.labels)
+        self._add_scopes(LABELLED_SHARE, _share_of(sums.labels, sums.records))
+        self._add_windows(NEWEST_LABEL, sums.newest_at)
+        if found.audited is not None and sums.audit is not None:
+            self._add_scopes(AUDITED, found.audited.value)
+            self._add_scopes(AUDITED_LOWER, found.audited.lower)
+            self._add_scopes(AUDITED_UPPER, found.audited.upper)
+            self._add_scopes(AUDITED_LABELS, sums.audit.labels)
+            self._add_windows(AUDIT_PICKED, sums.picked[_HORIZON])
+            self._add_windows(AUDIT_CAME, _share_of(sums.audit.labels[_HORIZON], sums.picked[_HORIZON]))
+        shown = [one for one in report.exported if one.metric in _REALISED_METRICS and one.of_class is not None]
+        if report.reference is None or not shown or len(report.reference.classes) != sums.classes.shape[2]:
+            return
+        names = [report.reference.classes[one.of_class or 0] for one in shown]
+        targets = [(_of_metric(one.metric, name), "") for one, name in zip(shown, names, strict=True)]
+        rows = [_CASES if one.metric is Metric.SENSITIVITY else _DECIDED for one in shown]
+        cases = np.stack([sums.classes[:, row, one.of_class] for row, one in zip(rows, shown, strict=True)])
+        right = np.stack([sums.classes[:, _RIGHT, one.of_class] for one in shown])
+        shares = share_columns(right, cases, LEVEL, among=cases >= FEWEST_CASES)
+        families = (REALISED_PERFORMANCE, REALISED_PERFORMANCE_LOWER, REALISED_PERFORMANCE_UPPER)
+        for family, column in zip(families, shares, strict=True):
+            self._add_windows(family, column, targets)
+
+    def _add_scopes(self, family: MetricFamily, values: Floats | Integers) -> None:
+        # As everywhere, labels are in the order of the alphabet: scope is between model and segment.
+        model = f"{self._model},"
+        around, only = [(f'{model}scope="{one}",', "") for one in SCOPES], len(model.encode())
+        self._add_windows(family, values, around, labels=[one[only:] for one in self._labels])
+
+    def _write_track_records(self, summaries: Sequence[TrackSummary], headline: str) -> None:
+        """Write how far off the estimates have been, of windows with judged blocks."""
+        blocks = np.array([one.blocks for one in summaries])
+        self._add_windows(TRACK_BLOCKS, blocks)
+        judged = np.flatnonzero(blocks).tolist()
+        names = tuple(dict.fromkeys(name for place in judged for name in summaries[place].estimators))
+        errors, coverage = np.full((2, len(names), len(summaries)), np.nan)
+        latest = np.full((3, len(summaries)), np.nan)
+        audited = np.zeros(len(summaries), dtype=np.bool_)
+        rows = {name: row for row, name in enumerate(names)}
+        for place in judged:
+            summary = summaries[place]
+            for name, one in summary.estimators.items():
+                errors[rows[name], place] = one.mean_absolute_error
+                coverage[rows[name], place] = np.nan if one.coverage is None else one.coverage
+            if (block := summary.latest) is not None and block.truth is not None:
+                estimated = block.answers[headline][0] if headline in block.answers else np.nan
+                latest[:, place] = block.truth.value, estimated, block.ended_at
+                audited[place] = block.truth.audited
+        around = [(f"estimator={quoted(label_value(name))},", "") for name in names]
+        self._add_windows(TRACK_ERROR, errors, around)
+        self._add_windows(TRACK_COVERAGE, coverage, around)
+        kinds = [('kind="audited",', ""), ('kind="labelled_cases",', "")]
+        self._add_windows(TRACK_REALISED, np.stack([latest[0]] * 2), kinds, np.stack([audited, ~audited]))
+        self._add_windows(TRACK_ESTIMATED, latest[1])
+        self._add_windows(TRACK_ENDED, latest[2])
+        self._add_windows(WRONG, np.array([one.wrong for one in summaries]), where=np.isfinite(latest[1]))
+
     def _write_parts(self, windows: WindowReports) -> None:
         """Write what can be added up over replicas: the parts of shared models, otherwise the results themselves."""
         found, part = windows.estimates, windows.part
@@ -484,6 +596,12 @@ class _Writer:
 def _of_metric(metric: Metric | None, of_class: str | None) -> str:
     """Return the labels of a metric; without a class, it is of all."""
     return f"class={quoted(label_value(of_class or ''))},metric={quoted(str(metric))},"
+
+
+def _share_of(part: Integers, whole: Integers) -> Floats:
+    """Return shares; NaN of nothing."""
+    shares: Floats = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+    return shares
 
 
 def _shares(predicted: Integers) -> Floats:

@@ -25,6 +25,9 @@ _FIXED: Mapping[str, tuple[str, ...]] = {"reason": tuple(Reason), "from": ("back
 """Labels with a fixed set of values: each is exported as 0 before its first event."""
 _OF_FIELDS = ("model", "fields")
 """Labels of a set of segment fields."""
+_OF_MODEL = ("model",)
+_OF_LABELS = "labels_"
+"""How the names of counters of labels begin; only models that take labels have them."""
 
 _HELP: Mapping[str, str] = {
     "records_total": "Records ingested into windows.",
@@ -41,6 +44,10 @@ _HELP: Mapping[str, str] = {
     "records_unstored_segment_total": "Records of segments beyond the limit, counted in `all` only.",
     "records_late_total": "Records older than the window, not ingested.",
     "records_evicted_total": "Records that left the window of the segment `all`.",
+    "labels_total": "Labels accepted.",
+    "labels_repeated_total": "Labels that say what was known, or are older than what was known.",
+    "labels_corrected_total": "Labels of another class than the one before.",
+    "labels_without_prediction_total": "Labels that had no prediction here when they came. They wait for it.",
     "source_events_total": "Events of a source: docs/directory.md and docs/kafka.md.",
     "state_recovered_total": "Starts with a damaged state, which was replaced.",
     "state_damaged_chunks_total": "Damaged batches of records dropped from the state.",
@@ -138,14 +145,17 @@ def _ingestion(facts: DaemonFacts, counters: Counters) -> Iterator[Metric]:
     models, sources = {None, *facts.models}, {None, *facts.sources}
     for name, labels, counts in counters.families():
         family = _counter(f"cpcmon_{name}", _HELP[name], *labels)
-        known = dict.fromkeys(_known(labels, facts), 0)
+        known = dict.fromkeys(
+            _known_of_labels(labels, facts) if name.startswith(_OF_LABELS) else _known(labels, facts), 0
+        )
         for values, count in (known | counts).items():
             found = dict(zip(labels, values, strict=True))
             if labels == _OF_FIELDS and values not in known:
                 continue
             if found.get("model") in models and found.get("source") in sources:
                 family.add_metric(values, count)
-        yield family
+        if family.samples or not name.startswith(_OF_LABELS):
+            yield family
 
 
 def _known(labels: tuple[str, ...], facts: DaemonFacts) -> list[tuple[str, ...]]:
@@ -158,6 +168,16 @@ def _known(labels: tuple[str, ...], facts: DaemonFacts) -> list[tuple[str, ...]]
         return [(model.name, ",".join(fields)) for model in models for fields in model.segmentation.split_by]
     values: Mapping[str, tuple[str, ...]] = {"source": tuple(facts.sources), "model": facts.models, **_FIXED}
     return [*product(*(values[label] for label in labels))]
+
+
+def _known_of_labels(labels: tuple[str, ...], facts: DaemonFacts) -> list[tuple[str, ...]]:
+    """Return the models that take labels, with their sources if a counter has them."""
+    if facts.config is None:
+        return []
+    models = [one.name for one in facts.config.models if one.labels is not None]
+    if labels == _OF_MODEL:
+        return [(model,) for model in models]
+    return [(source.name, model) for source in facts.config.sources for model in models if source.labels(model)]
 
 
 def _daemon(facts: DaemonFacts) -> Iterator[Metric]:

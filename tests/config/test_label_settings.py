@@ -1,6 +1,7 @@
 """Sources of labels, and the settings `labels` and `audit` of a model."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,6 +88,13 @@ def test_replicas_that_share_labels_are_a_remark(write: Write, monkeypatch: pyte
     own = read_config(write(base=KAFKA.replace("GROUP", "cpcmon-labels-$HOSTNAME")))
     assert (own.remarks, own.is_shared("density")) == ((), True)
     assert "as group cpcmon-labels-cpcmon-0" in own.sources[1].options.describe()
+    monkeypatch.delenv("HOSTNAME")
+    assert (
+        read_config(write(base=KAFKA.replace("GROUP", "$HOSTNAME")))
+        .sources[1]
+        .options.describe()
+        .endswith(f"as group {os.uname().nodename}")
+    )
     files = "  - {name: stream, type: directory, path: inbox}\n"
     alone = read_config(write(base=KAFKA.replace(STREAM, files).replace("GROUP", "labels")))
     assert (alone.remarks, alone.is_shared("density")) == ((), False)
@@ -106,8 +114,8 @@ def test_check_config_counts_kept_predictions(cpcmon: Callable[..., Ran], write:
     for text in (
         "  keeps at most 2,000,000 predictions for labels, for 30d; audits 2% of all records",
         "source truth: labels from directory ",
-        "all predictions kept for labels: 128.0 MB at most, in addition",
-        "with all ids and kept predictions too",
+        "all labels, and predictions kept for them: 256.0 MB at most, in addition",
+        "with all ids and labels too",
     ):
         assert text in ran.out
         assert text not in plain.out

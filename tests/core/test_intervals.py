@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from scipy.special import betaincinv
 
 from monitor.core.calibration import Calibration, calibrate
-from monitor.core.estimate import Estimate, Interval, share_interval
+from monitor.core.estimate import Estimate, Interval, share_interval, share_intervals
 from monitor.core.scores import label_outputs
 from tests.strategies import Case, accepted, cases, synthetic
 
@@ -153,6 +153,15 @@ def test_the_interval_of_a_share_is_that_of_scipy(records: int, level: float) ->
         upper = betaincinv(right + 1, records - right, 1.0 - tail) if right < records else 1.0
         interval = share_interval(right, records, level)
         assert (interval.lower, interval.upper) == pytest.approx((lower, upper), rel=0.0, abs=1e-11)
+
+
+def test_intervals_of_many_shares_are_those_of_each() -> None:
+    """Of few and of many records together, and of none."""
+    records = np.array([0, 1, 1, 2, 30, 30, 500, 40_000, 1_000_000])
+    right = np.array([0, 0, 1, 1, 30, 29, 1, 39_000, 999_999])
+    wanted = [share_interval(*one, 0.95) for one in zip(right.tolist(), records.tolist(), strict=True)]
+    for column, bounds in zip(share_intervals(right, records, 0.95), zip(*wanted, strict=True), strict=True):
+        assert column.tolist() == pytest.approx(bounds, abs=1e-12)
 
 
 def test_a_window_of_one_record_has_a_wide_interval(overconfident: Calibration) -> None:

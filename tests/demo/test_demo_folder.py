@@ -11,7 +11,7 @@ from monitor.errors import StateInUse, UsageError
 from monitor.state.state_folder import StateFolder
 
 
-@pytest.mark.parametrize("name", ["arriving", "state-live", "cpcmon.log", "config.yaml"])
+@pytest.mark.parametrize("name", ["arriving", "labels", "state-live", "cpcmon.log", "config.yaml"])
 def test_a_folder_with_other_files_is_rejected_and_left_unchanged(tmp_path: Path, name: str) -> None:
     theirs = tmp_path / name
     theirs.write_text("mine")
@@ -42,11 +42,12 @@ def test_the_next_run_keeps_the_reference_only(tmp_path: Path) -> None:
     with folder.held():
         folder.empty()
         StateFolder.hold(folder.state).close()
-        for path in (folder.arriving / "00000001.jsonl", folder.log, folder.reference):
+        feeds = folder.arriving / "00000001.jsonl", folder.labels / "00000001.jsonl"
+        for path in (*feeds, folder.log, folder.reference):
             path.write_text("old")
         folder.empty()
-        assert sorted(path.name for path in folder.path.iterdir()) == ["arriving", "demo.lock", "density.ref"]
-        assert list(folder.arriving.iterdir()) == []
+        assert sorted(path.name for path in folder.path.iterdir()) == ["arriving", "demo.lock", "density.ref", "labels"]
+        assert [*folder.arriving.iterdir(), *folder.labels.iterdir()] == []
 
 
 def test_state_that_a_daemon_uses_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

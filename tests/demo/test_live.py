@@ -25,13 +25,14 @@ LEFT = {
     "cpcmon.log",
     "demo.lock",
     "density.ref",
+    "labels",
     "state-live",
     "tour.yaml",
 }
 
 
 def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(prepared: Callable[[], Path]) -> None:
-    """With estimates, the alert and realised accuracies; the next run starts without alerts, also after a kill."""
+    """With estimates, the alert and true accuracies; the next run starts without alerts, also after a kill."""
     folder = prepared()
     with demo(folder, *ANY_PORT, "--speed", "2") as first:
         wait_until(
@@ -44,9 +45,7 @@ def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(prepared: Callable[[], Pat
         firing = {name for name, one in segments.items() for alert in one["alerts"] if alert["firing"]}
         assert SHIFTED in firing
         assert firing <= {SHIFTED, f"hospital={REPLACED.hospital}"}
-        numbers = first.wait_for_output(
-            r"N2 at Northlake estimated (0\.\d+), realised (0\.\d+); .*; reference (0\.\d+)"
-        )
+        numbers = first.wait_for_output(r"N2 at Northlake estimated (0\.\d+), true (0\.\d+); .*; reference (0\.\d+)")
         assert all(0.5 < float(number) < 1.0 for number in numbers.groups())
         daemon = first.daemon
         assert first.interrupt() == 0

@@ -1,8 +1,14 @@
 """The story of the demo over several seeds, with the real estimators."""
 
+from collections.abc import Collection, Sequence
+
 import numpy as np
 import pytest
 
+from monitor.core.labels.audit import audited
+from monitor.core.scores import Booleans
+from monitor.demo.demo_folder import AUDITED_SHARE
+from monitor.demo.example_data import CLASSES
 from monitor.demo.story import (
     CALIBRATED_AT,
     EVENTS,
@@ -12,12 +18,15 @@ from monitor.demo.story import (
     REPLACED_AT,
     SCANNERS,
     SHIFTED,
+    UNSURE,
     Exams,
     Truth,
     contrast,
     events,
+    labels,
     records,
 )
+from monitor.records.id_hash import hash_ids
 from monitor.reference.reference import Reference
 from tests.demo.simulated import Played, played, settings
 
@@ -95,6 +104,27 @@ def test_records_contain_no_label() -> None:
     assert [record["id"] for record in sent] == [f"run-{number}" for number in range(100, 150)]
 
 
+def test_labels_come_of_the_audit_and_of_unsure_exams() -> None:
+    """So the labelled cases look worse than the audited ones, which are like all."""
+    examined, key = Exams(1).next(30_000, REPLACED_AT + 1.0), bytes(16)
+
+    def audit(ids: Sequence[str]) -> Booleans:
+        return audited(hash_ids(ids, key), AUDITED_SHARE)
+
+    sent = {one["id"]: one["probs"] for one in records(examined, 100, "run", 0.0)}
+    found = {one["id"]: one["label"] for one in labels(examined, 100, "run", audit)}
+    chosen = {id_ for id_, is_audited in zip(sent, audit([*sent]).tolist(), strict=True) if is_audited}
+    assert found.keys() == chosen | {id_ for id_, vector in sent.items() if max(vector) < UNSURE}
+    assert len(chosen) == pytest.approx(AUDITED_SHARE * len(sent), rel=0.1)
+
+    def accuracy(ids: Collection[str]) -> float:
+        return float(np.mean([CLASSES[int(np.argmax(sent[id_]))] == found[id_] for id_ in ids]))
+
+    true = np.mean([right for one in examined for right in one.right])
+    assert accuracy(chosen) == pytest.approx(true, abs=0.03)
+    assert accuracy(found) < true - 0.1
+
+
 def test_only_one_scanner_changes_between_two_events() -> None:
     for start in (0.0, LENGTH, 5 * LENGTH):
         before = contrast(REPLACED, start)
@@ -114,7 +144,7 @@ def test_every_event_occurs_once(after: float, until: float, expected: list[int]
     assert [one.sentence for one in events(after, until)] == [EVENTS[number].sentence for number in expected]
 
 
-def test_realised_accuracies_need_enough_records() -> None:
+def test_true_accuracies_need_enough_records() -> None:
     """And count the latest records of the window."""
     truth, exams = Truth(window=100, minimum=20), Exams(1)
     assert truth.now("all") is None

@@ -2,13 +2,14 @@
 
 import itertools
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from monitor.config.config import IngestOptions, ModelConfig, model_options
+from monitor.config.config import AuditOptions, IngestOptions, LabelOptions, ModelConfig, model_options
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus
 from monitor.core.baselines.comparison import BaselineOptions
 from monitor.core.report import Report, SegmentReport
@@ -16,9 +17,11 @@ from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
 from monitor.evaluation.evaluator import Evaluator
 from monitor.evaluation.stored_values import baselines_key_of, key_of
+from monitor.evaluation.track_records import track_key_of
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import RecordDecoder
+from monitor.records.record_schema import Carries
 from monitor.reference.reference import Reference
 from monitor.state.store import State
 from tests.ingest.lines import LinesSource
@@ -57,6 +60,8 @@ class Monitor:
         baseline: BaselineOptions | None = None,
         age: float | None = None,
         reference: Reference | None = None,
+        labels: LabelOptions | None = None,
+        audit: AuditOptions | None = None,
     ) -> None:
         self._folder = folder
         self.config = ModelConfig(
@@ -68,10 +73,13 @@ class Monitor:
             stale_after_seconds=stale_after,
             alerts=rules,
             baseline=baseline or BaselineOptions(),
+            labels=labels,
+            audit=audit,
         )
         self._reference, self._options = reference or monitor_reference(), options
         self.now, self.running, self.slept = START, 1000.0, 0.0
         self.lines: list[bytes] = []
+        self.label_lines: list[bytes] = []
         self._numbers = itertools.count()
         self.start()
 
@@ -81,10 +89,15 @@ class Monitor:
         model = ModelState(model_options(self.config, self._reference))
         decoder = RecordDecoder([model.options.format], hash_key=self.state.key)
         self.source = LinesSource(self.lines, decoder, at_once=50)
-        self.ingestion = Ingestion(self.state, [model], [self.source], self._options)
+        told = RecordDecoder([model.options.format], hash_key=self.state.key, carries=Carries.LABELS)
+        labels = LinesSource(self.label_lines, told, at_once=50, name="labels")
+        self.ingestion = Ingestion(
+            self.state, [model], [self.source, labels], self._options, label_sources=[labels.name]
+        )
         self.evaluator = Evaluator(self.config, self._reference, self.ingestion.view)
         self.evaluator.restore(self.state.values().get(key_of("density")))
         self.evaluator.restore_baselines(self.state.values().get(baselines_key_of("density")))
+        self.evaluator.restore_tracks(self.state.values().get(track_key_of("density")))
         self.ingestion.start(self.now)
 
     def kill(self) -> None:
@@ -111,6 +124,12 @@ class Monitor:
             record = {"probs": [float(p) for p in vector], "time": self.now if at is None else at, **fields}
             self.lines.append(json.dumps(record).encode() + b"\n")
 
+    def tell(self, labels: Mapping[str, int]) -> None:
+        """Write labels, by id, to their source."""
+        for name, label in labels.items():
+            record = {"model": "density", "id": name, "label": CLASSES[label], "time": self.now}
+            self.label_lines.append(json.dumps(record).encode() + b"\n")
+
     def tick(self) -> None:
         """Ingest records."""
         self.ingestion.tick(self.now, self.running)
@@ -121,6 +140,8 @@ class Monitor:
         self.ingestion.values.store(key_of("density"), self.evaluator.alert_state_bytes())
         if (baselines := self.evaluator.changed_baselines()) is not None:
             self.ingestion.values.store(baselines_key_of("density"), baselines)
+        if (tracks := self.evaluator.changed_tracks(self.now)) is not None:
+            self.ingestion.values.store(track_key_of("density"), tracks)
         return report
 
     def step(self, seconds: float = PERIOD) -> Report:

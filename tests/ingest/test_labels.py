@@ -41,7 +41,7 @@ def columns(process: Process, now: float = NOW) -> tuple[tuple[Segment, ...], La
     """Return what labels say of the windows of a process."""
     found = process.ingestion.view.snapshot("density", now, 0.0)
     assert found.labels is not None
-    return tuple(found.segments), found.labels.columns(len(found.segments), len(CLASSES), now)
+    return tuple(found.segments), found.labels.columns(len(found.segments), len(CLASSES))
 
 
 def latest(labels: list[tuple[float, Label]]) -> dict[str, tuple[float, str]]:

@@ -6,6 +6,7 @@ import zipfile
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -195,6 +196,13 @@ def test_an_array_alone_cannot_carry_labels() -> None:
         pytest.param(npz(id=["a"]), Format.NPZ, "missing_field", id="npz"),
         pytest.param(table({"id": ["a"]}), Format.PARQUET, "missing_field", id="parquet"),
         pytest.param(table({"id": ["a"]}, Format.ARROW), Format.ARROW, "missing_field", id="arrow"),
+        pytest.param(
+            table({"id": ["a"], "label": pa.array([b"owl"]).dictionary_encode()}, Format.ARROW),
+            Format.ARROW,
+            "wrong_type",
+            id="a dictionary of bytes",
+        ),
+        pytest.param(table({"id": ["a"], "label": [["owl"]]}), Format.PARQUET, "wrong_type", id="lists"),
         pytest.param(npz(id=["a"], label=np.array("owl")), Format.NPZ, "not_a_vector", id="a single label"),
         pytest.param(npz(id=["a"], label=[["owl"]]), Format.NPZ, "not_a_vector", id="a matrix"),
         pytest.param(npz(id=["a", "b"], label=["owl"]), Format.NPZ, "wrong_type", id="more ids than labels"),
@@ -215,6 +223,19 @@ def test_labels_that_take_no_bytes_are_no_rows() -> None:
         file.writestr("label.npy", header.getvalue())
         file.writestr("id.npy", header.getvalue())
     assert rejection_reason(archive.getvalue(), Format.NPZ, labels()) == "empty"
+
+
+@pytest.mark.parametrize("one", [Format.PARQUET, Format.ARROW])
+def test_columns_of_indices_dictionaries_and_nulls_are_labels(one: Format) -> None:
+    """A null is rejected by itself."""
+    indices = decode_file(table({"id": ["a", "b", "c"], "label": pa.array([2, None, 3])}, one), one, labels())
+    assert (columns(indices)[1], reasons_of(indices)) == (
+        [2],
+        {("density", k): 1 for k in ("wrong_type", "unknown_label")},
+    )
+    names = pa.array(["owl", "cat", None]).dictionary_encode()
+    named = decode_file(table({"id": pa.array([7, None, 8]), "label": names}, one), one, labels())
+    assert (columns(named)[1], reasons_of(named)) == ([2], {("density", k): 1 for k in ("no_id", "wrong_type")})
 
 
 @given(st.lists(st.binary(max_size=60) | st.sampled_from([b'{"id": "a", "label": "owl"}', b"[]", b'{"records": [1]}'])))

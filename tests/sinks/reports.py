@@ -7,11 +7,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from monitor.config.config import Config, Cron, ModelConfig, SourceConfig, Storage
+from monitor.config.config import AuditOptions, Config, Cron, LabelOptions, ModelConfig, SourceConfig, Storage
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, On, Severity
 from monitor.core.baselines.comparison import Comparisons
 from monitor.core.change import ChangeColumns, Direction
-from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
+from monitor.core.estimate import AUDITED, Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
+from monitor.core.labels.audit import AuditedColumns, AuditSums
+from monitor.core.labels.realised import LabelColumns, LabelledRows, LabelSums
+from monitor.core.labels.track_record import Block, BlockTruth, TrackRecord
 from monitor.core.performance import (
     ClassCurves,
     ClassMix,
@@ -24,7 +27,9 @@ from monitor.core.performance import (
 )
 from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport, WindowReports
 from monitor.core.segments import ALL, Segment, Segmentation
+from monitor.records.record_schema import Carries
 from monitor.sources.base import Lag, ShardLag, ShardStatus, SourceStatus
+from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.kafka.kafka_options import KafkaOptions
 from monitor.state.commit_plan import Counters
 from monitor.telemetry import DaemonFacts, DeliveryFacts, HttpFacts
@@ -201,6 +206,52 @@ def with_changes(plain: Report) -> Report:
     return replace(plain, segments=replace(windows, changes=found))
 
 
+def labelled_columns() -> LabelColumns:
+    """Return round numbers of three windows: audited, labelled, and without labels. By scope: the window, the horizon."""
+    nan, none, zero = np.nan, np.empty(0), np.zeros((2, 3))
+    labels = np.array([[40, 16, 0], [200, 80, 0]])
+    accuracy = np.array([[0.75, 0.625, nan], [0.6875, 0.5625, nan]])
+    audited = np.array([[0.75, nan, nan], [0.71875, nan, nan]])
+    count = np.array([[10, 0, 0], [60, 0, 0]])
+    sums = LabelSums(
+        records=np.array([[500, 250, 100], [4000, 1600, 100]]),
+        labels=labels,
+        right=np.rint(np.nan_to_num(accuracy * labels)).astype(np.int64),
+        newest_at=np.array([NOW - 3600.0, NOW - 7200.0, nan]),
+        delay=np.array([86_400.0, 172_800.0, nan]),
+        classes=np.array([[[90, 70, 40], [80, 100, 20], [60, 64, 8]], [[50, 26, 4]] * 3, [[0, 0, 0]] * 3]),
+        audit=AuditSums(count, count, zero, zero, zero, 40 * count, zero),
+        picked=np.array([[16, 0, 0], [80, 0, 0]]),
+        audited_from=np.array([NOW - 864_000.0, nan, nan]),
+        audited_to=np.array([NOW - 3600.0, nan, nan]),
+        rows=LabelledRows(none.astype(np.int64), none, none.astype(np.bool_), none, none.astype(np.bool_)),
+    )
+    found = AuditedColumns(audited, audited - 0.125, audited + 0.125, count >= 20)
+    return LabelColumns(sums, accuracy, accuracy - 0.0625, accuracy + 0.0625, found, held=300, joined=280, share=0.02)
+
+
+def track_record(estimated: float, realised: float, *, audited: bool = True) -> TrackRecord:
+    """Return three blocks: one as estimated, one that is off, and one without labels yet."""
+    found = TrackRecord()
+    for number, value in enumerate((estimated, realised, None)):
+        truth = None if value is None else BlockTruth(64, value, value - 0.0625, value + 0.0625, audited)
+        began = NOW - 86_400.0 * (9 - 3 * number)
+        answers = {"adaptive": (estimated, estimated - 0.03125, estimated + 0.03125), "ac": (estimated, None, None)}
+        found = found.add(Block(began, began + 86_400.0, 500, estimated, answers, truth))
+    return found
+
+
+def with_labels(plain: Report) -> Report:
+    """Return a report on a model that takes labels; only its first three windows have records now."""
+    records = (track_record(0.84375, 0.71875), track_record(0.75, 0.6875, audited=False), TrackRecord())
+    return replace(plain, segments=replace(plain.windows, labels=labelled_columns(), track_records=records))
+
+
+def full() -> Report:
+    """Return a report with everything that a model may have."""
+    return with_labels(with_changes(with_baselines(with_performance(density()))))
+
+
 def fresh() -> Report:
     """Return a report on a model that has neither a reference nor records."""
     return Report("triage", NOW, 0.001, None, (SegmentReport(ALL, 0, WindowState.NO_REFERENCE),))
@@ -212,6 +263,7 @@ def facts() -> DaemonFacts:
         models=("density", "triage"),
         sources={
             "results": SourceStatus("results", "directory", None, Lag(4096, 2, NOW - 30.0)),
+            "pathology": SourceStatus("pathology", "directory", None),
             "late": SourceStatus("late", "directory", "waiting for its directory"),
             "stream": SourceStatus("stream", "kafka", None, Lag(0, 1, NOW - 4.0), STREAM),
         },
@@ -220,6 +272,8 @@ def facts() -> DaemonFacts:
                 ("records_total", "results", "density"): 12_345,
                 ("records_total", "elsewhere", "density"): 7,
                 ("records_rejected_total", "results", "bad_sum"): 3,
+                ("labels_total", "pathology", "density"): 310,
+                ("labels_corrected_total", "density"): 4,
                 ("source_events_total", "results", "bytes_read"): 99_000_000,
                 ("source_events_total", "stream", "messages_read"): 70_000,
                 ("source_events_total", "stream", "rebalances"): 3,
@@ -276,14 +330,23 @@ def config() -> Config:
         AlertRule("drifted", kind=AlertType.OUTPUT_DRIFT),
         AlertRule("new_site", kind=AlertType.BASELINE_GAP, drop=0.1),
         AlertRule("dropped", kind=AlertType.CHANGE, severity=Severity.CRITICAL, for_seconds=0.0),
+        AlertRule("audited_low", below=0.75, estimator=AUDITED),
+        AlertRule("audited_high", above=0.99, estimator=AUDITED, on=On.LOWER),
         AlertRule("rose", kind=AlertType.CHANGE, direction=Direction.UP, for_seconds=0.0),
     )
     triage_alerts = (AlertRule("accuracy_low", drop=0.05, estimator="cpc_acc"),)
     return Config(
         Storage(Path("state")),
-        (),
+        (SourceConfig("pathology", DirectoryOptions(Path("labels")), models=("density",), carries=Carries.LABELS),),
         (
-            ModelConfig("density", Path("density.ref"), segmentation=Segmentation((("site",),)), alerts=density_alerts),
+            ModelConfig(
+                "density",
+                Path("density.ref"),
+                segmentation=Segmentation((("site",),)),
+                alerts=density_alerts,
+                labels=LabelOptions(),
+                audit=AuditOptions(0.02),
+            ),
             ModelConfig("triage", None, evaluate=Cron("0 3 * * *"), alerts=triage_alerts),
         ),
         runbooks="https://runbooks.example/cpcmon/",

@@ -304,8 +304,7 @@ def test_a_change_has_a_start_while_there_is_evidence_or_its_alert_fires() -> No
 
 def test_every_family_occurs_in_some_report() -> None:
     """With the labels that it declares."""
-    full = reports.with_changes(reports.with_baselines(reports.with_performance(reports.density())))
-    page = _page(full, reports.fresh())
+    page = _page(reports.full(), reports.fresh())
     assert {name: labels for name, (_, labels) in families(page).items()} == {
         family.name: set(family.labels) for family in FAMILIES
     }
@@ -320,3 +319,26 @@ def test_series_are_written_once_for_all_scrapes() -> None:
     page = sink.page()
     assert len(samples(bytes(page))) > 10_000
     assert sink.page() is page
+
+
+def test_a_model_without_labels_has_no_series_of_them() -> None:
+    of_labels = (
+        "label",
+        "audit",
+        "realised",
+        "track_record",
+        "estimates_wrong",
+        "estimator_error",
+        "interval_coverage",
+    )
+    page = _page(reports.with_changes(reports.with_baselines(reports.with_performance(reports.density()))))
+    assert [name for name in families(page) if any(word in name for word in of_labels)] == []
+
+
+def test_a_window_that_is_missing_now_has_no_series_of_labels() -> None:
+    """Only the first windows have records."""
+    found = samples(_page(reports.with_labels(reports.density())))
+    shown = {name.partition("segment=")[2] for name in found if name.startswith("cpcmon_labelled_records")}
+    assert shown == {"all}", "site=A}", "site=A,scanner=2}"}
+    assert "cpcmon_labelled_records{model=density,scope=horizon,segment=site=A,scanner=2}" in found
+    assert not any("site=A,scanner=2" in name for name in found if name.startswith("cpcmon_realised"))

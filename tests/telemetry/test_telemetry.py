@@ -132,6 +132,20 @@ def test_before_the_state_is_read_no_ingestion_counter_is_exported() -> None:
     assert "cpcmon_ready" in found
 
 
+def test_only_models_that_take_labels_have_counters_of_labels() -> None:
+    """Of the sources that carry them."""
+    found = [name for name in samples(Telemetry(reports.facts).page()) if name.startswith("cpcmon_labels_")]
+    assert sorted(found) == [
+        "cpcmon_labels_corrected_total{model=density}",
+        "cpcmon_labels_repeated_total{model=density}",
+        "cpcmon_labels_total{model=density,source=pathology}",
+        "cpcmon_labels_without_prediction_total{model=density}",
+    ]
+    config = replace(reports.config(), sources=(), models=reports.config().models[1:])
+    facts = replace(reports.facts(), config=config, counters=Counters())
+    assert not any("cpcmon_labels" in name for name in families(Telemetry(lambda: facts).page()))
+
+
 def test_a_removed_model_loses_its_series() -> None:
     """Also if its evaluation ends after the reload. Other models keep their counts."""
     config = replace(reports.config(), models=reports.config().models[:1])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monitor.core.estimate import share_interval
+from monitor.core.estimate import share_intervals
 from monitor.core.intervals import DEFAULT_LEVEL
 from monitor.core.recent_ids import NO_ID, Hashes
 from monitor.core.scores import Booleans, Floats, Integers
@@ -97,6 +97,8 @@ def share_columns(
     value, lower, upper = (np.full(records.shape, np.nan) for _ in range(3))
     some: Booleans = records > 0 if among is None else (records > 0) & among
     value[some] = right[some] / records[some]
-    bounds = [share_interval(*one, level) for one in zip(right[some].tolist(), records[some].tolist(), strict=True)]
-    lower[some], upper[some] = [one.lower for one in bounds], [one.upper for one in bounds]
+    # Many windows have the same few labels.
+    pairs, place = np.unique(np.stack([right[some], records[some]]), axis=1, return_inverse=True)
+    for column, bounds in zip((lower, upper), share_intervals(pairs[0], pairs[1], level), strict=True):
+        column[some] = bounds[place]
     return value, lower, upper

@@ -131,10 +131,19 @@ class LabelSnapshot(NamedTuple):
     """Labels in memory."""
     joined: int
     """Predictions with a label."""
+    now: float
+    version: tuple[int, int]
+    """Changes when a label does."""
 
-    def columns(self, windows: int, classes: int, now: float) -> "LabelColumns":
+    @property
+    def since(self) -> float:
+        """The time from which on predictions are kept."""
+        oldest = min((float(one.at.min()) for one in self.shards), default=self.now)
+        return max(oldest, self.now - self.scope.horizon_seconds)
+
+    def columns(self, windows: int, classes: int) -> "LabelColumns":
         """Return what labels say of windows."""
-        sums = label_sums(self.shards, self.places, windows, classes, self.scope, now)
+        sums = label_sums(self.shards, self.places, windows, classes, self.scope, self.now)
         return LabelColumns.of(sums, self.held, self.joined, self.scope.share)
 
 
@@ -447,6 +456,10 @@ class LabelColumns:
     def __len__(self) -> int:
         """Return the number of windows. A report may have more behind them, which have no records now."""
         return int(self.accuracy.shape[1])
+
+    def without_classes(self) -> "LabelColumns":
+        """Return them for a reader who looks at all windows: intervals of each class are costly to make."""
+        return replace(self, sums=replace(self.sums, classes=self.sums.classes[:0]))
 
     def window(self, index: int) -> SegmentLabels | None:
         """Return what labels say of one window; None if it has no records now."""

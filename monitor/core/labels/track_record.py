@@ -50,7 +50,7 @@ Answer = tuple[float, float | None, float | None]
 """An estimate with the bounds of its interval; None without one."""
 
 
-class Truth(NamedTuple):
+class BlockTruth(NamedTuple):
     """What labels say of the accuracy of a block."""
 
     labels: int
@@ -74,7 +74,7 @@ class Block:
     """The mean calibrated confidence of all records."""
     answers: Mapping[str, Answer]
     """By estimator, of those that have an estimate."""
-    truth: Truth | None = None
+    truth: BlockTruth | None = None
     """None without labels."""
 
 
@@ -119,14 +119,14 @@ def blocks_due(ended_at: Floats, records: Integers, oldest_at: Floats, now: floa
     return np.asarray(new & full & (records > 0))
 
 
-def truths_of(sums: AuditSums, *, audited: bool, level: float = DEFAULT_LEVEL) -> list[Truth | None]:
+def truths_of(sums: AuditSums, *, audited: bool, level: float = DEFAULT_LEVEL) -> list[BlockTruth | None]:
     """Return what the labels of each block say: audited ones, or any; None without labels."""
     if audited:
         value, lower, upper, _ = prediction_powered(sums, level)
     else:
         value, lower, upper = share_columns(sums.right, sums.labels, level)
     rows = zip(sums.labels.tolist(), value.tolist(), lower.tolist(), upper.tolist(), strict=True)
-    return [Truth(*row, audited=audited) if row[0] else None for row in rows]
+    return [BlockTruth(*row, audited=audited) if row[0] else None for row in rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ class TrackRecord:
         """Return one block."""
         facts, truth = self._facts[index], None
         if facts["labels"]:
-            truth = Truth(*(facts[name].item() for name in ("labels", "value", "lower", "upper", "audited")))
+            truth = BlockTruth(*(facts[name].item() for name in ("labels", "value", "lower", "upper", "audited")))
         kept = zip(self.names, self._answers[index].tolist(), strict=True)
         found = {name: tuple(None if isnan(one) else one for one in answer) for name, answer in kept}
         answers = {name: (value, lower, upper) for name, (value, lower, upper) in found.items() if value is not None}
@@ -205,57 +205,61 @@ class TrackRecord:
         facts[0] = block.began_at, block.ended_at, block.records, block.mean_confidence, *truth
         return TrackRecord(names, np.concatenate([self._facts[-(MOST_BLOCKS - 1) :], facts]), more)
 
-    def judged(self, truths: Sequence[Truth | None]) -> "TrackRecord":
+    def judged(self, truths: Sequence[BlockTruth | None]) -> "TrackRecord":
         """Return the record with what labels say of each block now.
 
         None leaves what they said before: give None for blocks that are partly older than the horizon, whose labels are
         being deleted.
         """
         facts = self._facts.copy()
-        for row, truth in zip(facts, truths, strict=True):
-            if truth is not None:
-                row["labels"], row["value"], row["lower"], row["upper"], row["audited"] = truth
+        known = [number for number, truth in enumerate(truths) if truth is not None]
+        told = facts[list(BlockTruth._fields)]
+        told[known] = [truth for truth in truths if truth is not None]
         # Without a change the summary need not be computed again.
         return self if facts.tobytes() == self._facts.tobytes() else replace(self, _facts=facts)
 
-    @cached_property
     def errors(self) -> tuple[Integers, Floats, Floats]:
-        """The judged blocks; the errors of estimators and how far each may be off, shape (blocks, estimators); NaN without.
+        """Return the judged blocks; the errors of estimators and how far each may be off, shape (blocks, estimators).
 
         An estimate may be off by its interval and that of the labels together: the square root of the sum of the squares
-        of the parts that face each other.
+        of the parts that face each other. NaN without an estimate, or without its interval.
         """
         judged = np.flatnonzero(self._facts["labels"] >= FEWEST_LABELS)
-        truth = {name: self._facts[name][judged].astype(np.float64)[:, None] for name in ("value", "lower", "upper")}
+        truth, low, high = (self._facts[name][judged, None].astype(np.float64) for name in ("value", "lower", "upper"))
         value, lower, upper = np.moveaxis(self._answers[judged].astype(np.float64), 2, 0)
-        error = value - truth["value"]
-        high = error > 0.0
-        own = np.where(high, value - lower, upper - value)
-        of_labels = np.where(high, truth["upper"] - truth["value"], truth["value"] - truth["lower"])
-        return judged, error, np.hypot(own, of_labels)
+        error = value - truth
+        own = np.where(error > 0.0, value - lower, upper - value)
+        return judged, error, np.hypot(own, np.where(error > 0.0, high - truth, truth - low))
+
+    @cached_property
+    def _summaries(self) -> dict[str, TrackSummary]:
+        """By headline."""
+        return {}
 
     def summary(self, headline: str = HEADLINE) -> TrackSummary:
-        """Return what the judged blocks say of the estimators."""
-        judged, error, allowed = self.errors
+        """Return what the judged blocks say of the estimators; computed once."""
+        if headline not in self._summaries:
+            self._summaries[headline] = self._summary(headline)
+        return self._summaries[headline]
+
+    def _summary(self, headline: str) -> TrackSummary:
+        judged, error, allowed = self.errors()
         if not len(judged):
             return TrackSummary(0, {}, None, None, wrong=False)
-        found: dict[str, EstimatorRecord] = {}
-        for place, name in enumerate(self.names):
-            mine = error[:, place]
-            mine, limit = mine[~np.isnan(mine)], allowed[~np.isnan(mine), place]
-            if len(mine):
-                held = np.abs(mine[~np.isnan(limit)]) <= limit[~np.isnan(limit)]
-                coverage = float(np.mean(held)) if len(held) else None
-                found[name] = EstimatorRecord(
-                    float(np.mean(np.abs(mine))), float(np.mean(mine)), coverage, blocks=len(mine)
-                )
+        # Comparisons with NaN are false.
+        blocks, intervals = (np.count_nonzero(~np.isnan(one), axis=0) for one in (error, allowed))
+        absolute = np.abs(error)
+        sums = np.nansum(absolute, axis=0), np.nansum(error, axis=0), np.count_nonzero(absolute <= allowed, axis=0)
+        columns = (column.tolist() for column in (blocks, intervals, *sums))
+        found = {
+            name: EstimatorRecord(size / count, total / count, held / known if known else None, count)
+            for name, count, known, size, total, held in zip(self.names, *columns, strict=True)
+            if count
+        }
         always = [name for name, one in found.items() if one.blocks == len(judged)]
         best = min(always, key=lambda name: (found[name].mean_absolute_error, name != headline), default=None)
-        wrong = False
-        if headline in self.names:
-            place = self.names.index(headline)
-            # False for NaN: without an estimate or an interval it cannot be wrong.
-            wrong = bool(np.abs(error[-1, place]) > allowed[-1, place])
+        place = self.names.index(headline) if headline in found else None
+        wrong = place is not None and bool(absolute[-1, place] > allowed[-1, place])
         return TrackSummary(len(judged), found, best, self[int(judged[-1])], wrong=wrong)
 
     def to_bytes(self) -> bytes:

@@ -142,6 +142,9 @@ class _Wanted:
         self._label = single.pop("label", None)
         if self._label is not None and not columns.has(self._label):
             raise self._missing(self._label, where)
+        if self._label is not None and schema.carries is Carries.LABELS:
+            # In a stream, no other type becomes Python values: a dictionary repeats a huge one at no cost.
+            self._has(self._label, Reason.WRONG_TYPE, where)
         for name, some in self._outputs.items():
             if (problem := columns.check_outputs(some, self._formats[name], schema)) is not None:
                 raise problem.of_file(where)

@@ -1,6 +1,7 @@
 """Audited accuracy against a plain oracle, and on real sets."""
 
 import math
+from dataclasses import fields
 from pathlib import Path
 from statistics import NormalDist, fmean
 
@@ -81,6 +82,8 @@ def test_the_audited_accuracy_is_that_of_a_plain_computation(some: list[Window],
     wanted = [plain(*one, level) for one in some]
     for column, values in zip(found, zip(*wanted, strict=True), strict=True):
         assert column.tolist() == pytest.approx(list(values), abs=1e-9, nan_ok=True)
+    columns = (getattr(sums_of(some), one.name)[None] for one in fields(AuditSums))
+    assert prediction_powered(AuditSums(*columns), level).value[0].tolist() == pytest.approx(found.value, nan_ok=True)
     assert not (found.lower > found.value + 1e-12).any()
     assert not (found.upper < found.value - 1e-12).any()
 

@@ -16,9 +16,9 @@ from monitor.core.labels.track_record import (
     MOST_BLOCKS,
     Answer,
     Block,
+    BlockTruth,
     EstimatorRecord,
     TrackRecord,
-    Truth,
     blocks_due,
     truths_of,
 )
@@ -37,10 +37,10 @@ def answers(draw: st.DrawFn) -> Answer:
 
 
 @st.composite
-def truths(draw: st.DrawFn) -> Truth:
+def truths(draw: st.DrawFn) -> BlockTruth:
     """Draw what labels say, with enough of them or not."""
     lower, value, upper = sorted(draw(st.tuples(SHARES, SHARES, SHARES)))
-    return Truth(
+    return BlockTruth(
         draw(st.sampled_from([1, FEWEST_LABELS - 1, FEWEST_LABELS, 500])), value, lower, upper, draw(st.booleans())
     )
 
@@ -70,7 +70,7 @@ def record_of(blocks: list[Block]) -> TrackRecord:
     return record
 
 
-def allowed(answer: Answer, truth: Truth) -> float | None:
+def allowed(answer: Answer, truth: BlockTruth) -> float | None:
     """Return how far an estimate may be off; None without an interval."""
     value, lower, upper = answer
     if lower is None or upper is None:
@@ -159,7 +159,7 @@ def test_labels_that_came_change_a_block_and_expired_ones_do_not() -> None:
     blocks = [Block(10.0 * i, 10.0 * i + 9.0, 100, 0.5, {"adaptive": (0.875, 0.75, 0.9375)}) for i in range(2)]
     record = record_of(blocks)
     assert record.judged([None, None]) is record
-    truth = Truth(40, 0.5, 0.375, 0.625, audited=True)
+    truth = BlockTruth(40, 0.5, 0.375, 0.625, audited=True)
     wrong = record.judged([None, truth])
     assert wrong.summary().wrong
     assert wrong.summary().latest == replace(blocks[1], truth=truth)
@@ -179,11 +179,11 @@ def test_the_truth_is_of_all_records_with_an_audit_and_else_of_labelled_cases() 
     )
     none, few, many = truths_of(sums, audited=False)
     assert none is None
-    assert few == Truth(40, 0.9, *share_interval(36, 40, 0.95), audited=False)
-    assert many == Truth(100, 0.8, *share_interval(80, 100, 0.95), audited=False)
+    assert few == pytest.approx(BlockTruth(40, 0.9, *share_interval(36, 40, 0.95), audited=False))
+    assert many == pytest.approx(BlockTruth(100, 0.8, *share_interval(80, 100, 0.95), audited=False))
     none, few, many = truths_of(sums, audited=True)
     assert none is None
-    assert few == Truth(40, 0.9, *share_interval(36, 40, 0.95), audited=True)
+    assert few == pytest.approx(BlockTruth(40, 0.9, *share_interval(36, 40, 0.95), audited=True))
     assert many is not None
     assert many.value > 0.85
 

@@ -1,0 +1,135 @@
+"""What late labels do to reports: the audited accuracy and its alert, the track record, doubts about the estimates."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.config.config import AuditOptions, LabelOptions
+from monitor.core.alerts import AlertPhase, AlertRule
+from monitor.core.baselines.comparison import Verdict
+from monitor.core.estimate import AUDITED
+from monitor.core.report import SegmentReport
+from tests.evaluation.driver import HEALTHY, Monitor
+
+DAY = 86400.0
+LABELS = LabelOptions(horizon_seconds=30 * DAY)
+BELOW = AlertRule("audit_low", estimator=AUDITED, below=0.7, for_seconds=0.0, new_records=0.0)
+WINDOW = 500
+
+
+class Exams:
+    """Records with ids, whose truth is known here; the model is confident, and often wrong."""
+
+    def __init__(self, monitor: Monitor, seed: int = 0) -> None:
+        self.monitor, self._chance = monitor, np.random.default_rng(seed)
+        self.truth: dict[str, int] = {}
+        self._sent = 0
+
+    def send(self, count: int, right: float, *, times: int = 10) -> None:
+        """Send records of an accuracy, over some evaluations."""
+        for _ in range(times):
+            for _ in range(count // times):
+                name, vector = f"exam-{self._sent}", HEALTHY[self._sent % len(HEALTHY)]
+                decided = int(np.argmax(vector))
+                self.truth[name] = decided if self._chance.random() < right else (decided + 1) % 3
+                self.monitor.send(1, vector[None], id=name)
+                self._sent += 1
+            self.monitor.step()
+
+    def tell(self, first: int = 0) -> None:
+        """Send all labels from a record on: those outside the audit count only for labelled cases."""
+        self.monitor.tell(dict(list(self.truth.items())[first:]))
+
+    @property
+    def accuracy(self) -> float:
+        """The true accuracy."""
+        decided = [int(np.argmax(HEALTHY[row % len(HEALTHY)])) for row in range(self._sent)]
+        return float(np.mean([one == two for one, two in zip(decided, self.truth.values(), strict=True)]))
+
+
+def whole(monitor: Monitor) -> SegmentReport:
+    """Evaluate; return the report of the whole model."""
+    return monitor.step().segments[0]
+
+
+def test_confident_errors_are_seen_by_the_audit_alone(tmp_path: Path) -> None:
+    """The estimates hold and say 80%, a sample of labels says 50%: the alert on the audit fires, all-clear is taken back."""
+    monitor = Monitor(tmp_path, BELOW, labels=LABELS, audit=AuditOptions(0.3))
+    exams = Exams(monitor)
+    exams.send(2 * WINDOW, right=0.5)
+    before = whole(monitor)
+    assert before.verdict is Verdict.HOLDS
+    assert before.alerts[0].phase is AlertPhase.OK
+    exams.tell()
+    monitor.step()
+    monitor.step()
+    after = whole(monitor)
+    assert after.labels is not None
+    found = after.labels.horizon.audited
+    assert found is not None
+    # The key of the hashes is random, and so is the sample.
+    assert found.value == pytest.approx(exams.accuracy, abs=0.2)
+    assert found.lower < found.value < found.upper
+    assert (found.picked, found.came) == (found.labels, 1.0)
+    assert found.labels < 0.5 * len(exams.truth)
+    assert after.alerts[0].phase is AlertPhase.FIRING
+    assert after.track_record is not None
+    assert after.track_record.summary().wrong
+    assert after.verdict is None
+
+
+def test_healthy_estimates_keep_their_verdict(tmp_path: Path) -> None:
+    """Labels that agree with the estimates change nothing."""
+    monitor = Monitor(tmp_path, BELOW, labels=LABELS, audit=AuditOptions(1.0))
+    exams = Exams(monitor)
+    exams.send(2 * WINDOW, right=monitor.evaluator.reference.calibration.accuracy)  # type: ignore[union-attr]
+    exams.tell()
+    monitor.step()
+    report = whole(monitor)
+    assert report.track_record is not None
+    summary = report.track_record.summary()
+    assert (summary.blocks, summary.wrong, report.verdict) == (2, False, Verdict.HOLDS)
+    assert report.alerts[0].phase is AlertPhase.OK
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_blocks_are_the_windows_that_follow_each_other(tmp_path: Path, *, killed: bool) -> None:
+    """Each record is in one block, and labels of some blocks are those of their records."""
+    monitor = Monitor(tmp_path, labels=LABELS)
+    exams = Exams(monitor)
+    for part in range(4):
+        exams.send(WINDOW, right=0.5 + 0.1 * part)
+        if killed:
+            monitor.restart()
+    exams.tell(first=2 * WINDOW)
+    monitor.step()
+    record = whole(monitor).track_record
+    assert record is not None
+    assert [record[place].records for place in range(len(record))] == [WINDOW] * 4
+    truths = [record[place].truth for place in range(len(record))]
+    assert [None if one is None else one.labels for one in truths] == [None, None, WINDOW, WINDOW]
+    assert truths[3] is not None
+    assert not truths[3].audited
+    assert truths[3].value == pytest.approx(0.8, abs=0.06)
+
+
+def test_a_truth_outlives_its_labels(tmp_path: Path) -> None:
+    """Beyond the horizon predictions and labels are gone; what they said of a block stays."""
+    monitor = Monitor(tmp_path, labels=LabelOptions(horizon_seconds=2 * DAY), audit=AuditOptions(1.0))
+    exams = Exams(monitor)
+    exams.send(WINDOW, right=0.7)
+    exams.tell()
+    monitor.step()
+    before = whole(monitor)
+    assert before.track_record is not None
+    said = before.track_record[0].truth
+    assert said is not None
+    monitor.step(3 * DAY)
+    monitor.restart()
+    exams.send(10, right=0.7, times=1)
+    after = whole(monitor)
+    assert after.track_record is not None
+    assert after.labels is not None
+    assert after.labels.horizon.labels == 0
+    assert after.track_record[0].truth == said
