@@ -43,7 +43,7 @@ class Replica:
                     own_group,
                     (topic,),
                     start=Start.EARLIEST,
-                    session_timeout_seconds=6.0,
+                    session_timeout_seconds=3.0,
                     commit_seconds=0.2,
                 ),
                 RecordDecoder([model.format], hash_key=self.state.key, carries=carries),
