@@ -10,13 +10,14 @@ from pathlib import Path
 
 import yaml
 
-from monitor.core.alerts import HIGH, LOW, METRIC_HIGH, METRIC_LOW, AlertType, On
+from monitor.core.alerts import AUDITED_HIGH, AUDITED_LOW, HIGH, LOW, METRIC_HIGH, METRIC_LOW, AlertType, On
 from monitor.core.change import Direction
 from monitor.core.estimate import HEADLINE
 from monitor.rules import descriptions as texts
 from monitor.rules.builtin_rules import (
     DAEMON,
     KAFKA,
+    LABELS,
     WATCHDOG,
     degraded_rule,
     down_rule,
@@ -76,7 +77,7 @@ _SINCE = "cpcmon:alert_low_since_timestamp_seconds"
 def build() -> dict[Path, str]:
     """Return the content of each shipped file."""
     groups: dict[str, Sequence[PrometheusRule | RecordingRule]] = {
-        "cpcmon": [down_rule(DEFAULT_JOB), *_without_estimate(), *DAEMON, *KAFKA, WATCHDOG],
+        "cpcmon": [down_rule(DEFAULT_JOB), *_without_estimate(), *DAEMON, *LABELS, *KAFKA, WATCHDOG],
         "cpcmon replicas": recording_rules(DEFAULT_JOB),
         "cpcmon models": [*_configured(), *_merged_low(), _stale(), _failing(), _degraded()],
     }
@@ -139,6 +140,23 @@ def _configured() -> list[PrometheusRule]:
             None,
             texts.METRIC_HIGH,
             f"{where}{_metric('above')}{state} {texts.ACTION_HIGH}",
+            "accuracy_high.md",
+        ),
+        # Each replica audits its own partitions.
+        PrometheusRule(
+            "CpcmonAuditedLow",
+            f"{_FIRING} == 1 {_of_kind(AUDITED_LOW)}",
+            None,
+            texts.SUMMARY_AUDITED_LOW,
+            f"{where}{texts.audited(ONE_DAEMON)} {_stayed('below', texts.THRESHOLDS[0][0])}{state} {texts.ACTION_AUDITED}",
+            "accuracy.md",
+        ),
+        PrometheusRule(
+            "CpcmonAuditedHigh",
+            f"{_FIRING} == 1 {_of_kind(AUDITED_HIGH)}",
+            None,
+            texts.SUMMARY_AUDITED_HIGH,
+            f"{where}{texts.audited(ONE_DAEMON)} {_stayed('above', texts.THRESHOLDS[0][0])}{state} {texts.ACTION_AUDITED_HIGH}",
             "accuracy_high.md",
         ),
         PrometheusRule(

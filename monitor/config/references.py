@@ -236,6 +236,8 @@ _SPARE_ROOM = 1.2
 _SERIES_BYTES = 900
 """Per series of a window: the estimates of two evaluations, and the rendered pages."""
 _SERIES, _SERIES_PER_ALERT, _SERIES_PER_TARGET, _MOST_CLASSES = 124, 4, 3, 50
+_SERIES_OF_LABELS, _TRACK_RECORD_BYTES = 70, 17_000
+"""Of a window of a model that takes labels."""
 _HISTORY_BYTES = 22_570
 """The history of a window: its points in three resolutions, after thirty days."""
 
@@ -312,4 +314,5 @@ def _evaluation_bytes(model: ModelConfig, reference: Reference) -> int:
     series = _SERIES + min(len(reference.classes), _MOST_CLASSES) + _SERIES_PER_ALERT * len(model.alerts)
     series += _SERIES_PER_TARGET * len(model.exported(reference.classes))
     series += _SERIES_PER_TARGET * len(reference.classes) * (CLASS_MIX in model.performance)
-    return model.most_windows * (_HISTORY_BYTES + _SERIES_BYTES * series)
+    of_labels = 0 if model.labels is None else _SERIES_BYTES * _SERIES_OF_LABELS + _TRACK_RECORD_BYTES
+    return model.most_windows * (_HISTORY_BYTES + _SERIES_BYTES * series + of_labels)

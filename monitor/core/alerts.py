@@ -198,6 +198,8 @@ LOW, HIGH = "accuracy_low", "accuracy_high"
 """Label values of accuracy alerts."""
 METRIC_LOW, METRIC_HIGH = "performance_low", "performance_high"
 """Label values of accuracy alerts with a metric."""
+AUDITED_LOW, AUDITED_HIGH = "audited_low", "audited_high"
+"""Label values of alerts on the audited accuracy."""
 
 
 def is_high(rule: AlertRule) -> bool:
@@ -209,6 +211,8 @@ def kind_label(rule: AlertRule) -> str:
     """Return the label value of the rule's type."""
     if rule.kind is AlertType.ACCURACY:
         low, high = (LOW, HIGH) if rule.metric is None else (METRIC_LOW, METRIC_HIGH)
+        if rule.estimator == AUDITED:
+            low, high = AUDITED_LOW, AUDITED_HIGH
         return high if is_high(rule) else low
     return str(rule.kind)
 

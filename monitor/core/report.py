@@ -299,6 +299,10 @@ class WindowReports(Sequence[SegmentReport]):
         row = names.index(name)
         return np.where(self.valid & self.shown & (self.estimates.why[row] == 0), column[row], np.nan)
 
+    def without_performance(self) -> "WindowReports":
+        """Return the windows without what is costly to make for each: all about classes."""
+        return replace(self, performance=None, labels=None if self.labels is None else self.labels.without_classes())
+
     def in_error(self, now: float) -> "WindowReports":
         """Return the windows in state error, without estimates and with their alerts held."""
         known = (self.states == _ERROR) & ~np.isnan(self.state_since)
@@ -461,6 +465,8 @@ class InputFacts:
     referred: int | None = None
     """Records that the device referred to a person, since the state was created; None unless records decide."""
     problems: tuple[FoundProblem, ...] = ()
+    unmatched_labels: int | None = None
+    """Labels without a prediction here when they came, since the state was created; None if the model takes no labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,14 +499,14 @@ class Report:
     def without_performance(self) -> Sequence[SegmentReport]:
         """Return the windows for a reader who looks at all of them, since what is beyond accuracy is costly to make for each."""
         found = self.segments
-        return replace(found, performance=None) if isinstance(found, WindowReports) else found
+        return found.without_performance() if isinstance(found, WindowReports) else found
 
     def summary(self) -> "Report":
         """Return the report for a reader who looks at all windows, several times: the headline is their only result."""
         if not isinstance(self.segments, WindowReports):
             return self
         headline = _headline(self.segments.estimates)
-        return replace(self, segments=tuple(replace(self.segments, estimates=headline, performance=None)))
+        return replace(self, segments=tuple(replace(self.segments.without_performance(), estimates=headline)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,7 @@
 """Plays the story: sends records and late labels to a supervised daemon, narrates."""
 
 import json
+import math
 import re
 import secrets
 import subprocess
@@ -29,6 +30,7 @@ from monitor.demo.demo_folder import (
     KafkaFeed,
 )
 from monitor.demo.story import (
+    LABELS,
     LABELS_AFTER,
     LENGTH,
     LOWEST,
@@ -52,16 +54,32 @@ _BOLD, _RED, _GREEN = "1", "31", "32"
 
 Segments = dict[str, dict[str, Any]]
 """Segments of `/api/v1/status`, by name."""
+Series = dict[str, float]
+"""Series of `/metrics` about the replaced scanner, by name."""
+_SERIES = re.compile(rf'^(\w+){{(?!.*scope="window").*segment="{SHIFTED}".*}} (\S+)$', re.MULTILINE)
+_JUDGED = "cpcmon_track_record_latest_"
+
+
+def _read(url: str) -> str:
+    """Read a page of the daemon; empty if it does not answer."""
+    try:
+        # Without a proxy.
+        with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT_SECONDS) as answer:
+            return str(answer.read().decode())
+    except (OSError, ValueError, HTTPException):
+        return ""
+
+
+def read_series(url: str) -> Series:
+    """Read what labels say of the replaced scanner, over the horizon; empty if the daemon does not answer."""
+    return {name: float(value) for name, value in _SERIES.findall(_read(f"{url}metrics"))}
 
 
 def read_segments(url: str) -> Segments | None:
     """Read the segments from the daemon; None if it does not answer."""
-    try:
-        # Without a proxy.
-        with build_opener(ProxyHandler({})).open(f"{url}api/v1/status", timeout=_TIMEOUT_SECONDS) as answer:
-            document = json.load(answer)
-    except (OSError, ValueError, HTTPException):
+    if not (found := _read(f"{url}api/v1/status")):
         return None
+    document = json.loads(found)
     return {one["segment"]: one for model in document["models"] if model["model"] == MODEL for one in model["segments"]}
 
 
@@ -78,6 +96,8 @@ class Narration:
     reference: float
     coloured: bool = False
     _firing: set[tuple[str, str]] = field(default_factory=set)
+    _judged_at: float | None = None
+    """The end of the last block of the track record that was printed."""
 
     def event(self, seconds: float, sentence: str) -> None:
         """Print an event of the story."""
@@ -99,6 +119,21 @@ class Narration:
         windows = ((f"{REPLACED.room} at {REPLACED.hospital}", SHIFTED), (_LOWEST, LOWEST), ("all scanners", "all"))
         pairs = "; ".join(f"{title} {_pair(segments.get(name), true.get(name))}" for title, name in windows)
         self.say(f"{_clock(seconds)}  {pairs}; reference {self.reference:.3f}")
+
+    def labels(self, seconds: float, series: Series, came_until: float) -> None:
+        """Print what labels say of the last block of exams at the replaced scanner, if all labels until its end came."""
+        ended_at = series.get(f"{_JUDGED}timestamp_seconds", math.inf)
+        if ended_at > came_until or ended_at == self._judged_at:
+            return
+        if self._judged_at is None:
+            self.event(seconds, LABELS)
+        self._judged_at = ended_at
+        audit, estimate = (_number(series.get(f"{_JUDGED}{name}_ratio")) for name in ("realised", "estimated"))
+        cases, right = (series.get(f"cpcmon_{name}", 0.0) for name in ("labelled_records", "realised_accuracy_ratio"))
+        self.say(
+            f"{_clock(seconds)}  {REPLACED.room} at {REPLACED.hospital}: labels of the audit say {audit}, the estimate said"
+            f" {estimate}; of all {cases:.0f} labelled cases {_number(right)}, a biased choice"
+        )
 
     def _in(self, colour: str, text: str) -> str:
         return f"\033[{colour}m{text}\033[0m" if self.coloured else text
@@ -179,6 +214,8 @@ class DaemonProcess:
 _TICK_SECONDS = 0.5
 _STATUS_SECONDS = 2.0
 _NUMBERS_SECONDS = 10.0
+_LABELS_READ_AFTER = 3.0
+"""From the end of the time that labels take until the daemon has read and evaluated them."""
 _MOST_SECONDS = 5.0
 """Upper bound for records sent at once after a delay."""
 
@@ -296,6 +333,8 @@ class _Playing:
             fed = passed
             if status.now(passed) and (segments := read_segments(self._url)) is not None:
                 narration.alerts(at, segments)
+                late = (LABELS_AFTER + _LABELS_READ_AFTER) / self._options.speed
+                narration.labels(at, read_series(self._url), time.time() - late)
                 if _has_estimate(segments) and numbers.now(passed):
                     true = {name: self._truth.now(name) for name in (SHIFTED, LOWEST, "all")}
                     narration.numbers(at, segments, true)

@@ -165,6 +165,10 @@ def records(examined: list[Examined], first: int, run: str, now: float) -> list[
 
 LABELS_AFTER = 10.0
 """From an exam to its label. In a hospital it is weeks; here the story should not be long."""
+LABELS = (
+    f"Labels come {LABELS_AFTER:.0f} seconds after their exams: of a random tenth of all, the audit, and of those that the model"
+    " was unsure about."
+)
 UNSURE = 0.6
 """Exams with a lower confidence are read a second time, and so get a label too."""
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from monitor.config.config import Config, ModelConfig
 from monitor.core.alerts import AlertType, Severity
+from monitor.core.labels.realised import ENOUGH_CAME
 from monitor.core.segments import label_value, quoted
-from monitor.rules.descriptions import SUMMARIES
+from monitor.rules.descriptions import PERCENT, SUMMARIES, TIME, if_series
 from monitor.rules.replicas import ESTIMATE_RECORDS, WINDOW, WINDOW_RECORDS
 from monitor.rules.rule import RECENT, PrometheusRule, duration, recent
 
@@ -190,6 +191,46 @@ DAEMON = (
         5 * _MINUTES,
     ),
 )
+
+_OF_WINDOW = ("instance", "model", "segment")
+_LATEST = "cpcmon_track_record_latest"
+_ENOUGH_PICKED = 30
+"""Audited records, for an alert on their missing labels: of ten, two may just be late."""
+
+LABELS = (
+    PrometheusRule(
+        "CpcmonEstimatesWrong",
+        recent("cpcmon_estimates_wrong") + " == 1",
+        Severity.WARNING,
+        "The estimates of a model were wrong by more than their intervals.",
+        f"{_WINDOW}: labels of its latest judged block"
+        + if_series(f"{_LATEST}_timestamp_seconds", f", until {TIME},", _OF_WINDOW)
+        + " say"
+        + if_series(
+            f"{_LATEST}_realised_ratio",
+            f" {PERCENT}{{{{ if eq (. | first | label `kind`) `labelled_cases` }}}} (of labelled cases, which may be a biased"
+            " choice){{ end }}",
+            _OF_WINDOW,
+            otherwise=" otherwise",
+        )
+        + if_series(f"{_LATEST}_estimated_ratio", f", the estimate said {PERCENT}", _OF_WINDOW)
+        + ". Do not rely on the estimates of this window, or on their silence, until you know why.",
+        "estimates_wrong.md",
+        15 * _MINUTES,
+    ),
+    PrometheusRule(
+        "CpcmonAuditLabelsMissing",
+        f"{recent('cpcmon_audit_labels_ratio')} < {ENOUGH_CAME} and {recent('cpcmon_audit_picked_records')} >= {_ENOUGH_PICKED}",
+        Severity.WARNING,
+        "Labels of audited records are missing.",
+        f"{_WINDOW}: labels came for {{{{ $value | humanizePercentage }}}}"
+        + if_series("cpcmon_audit_picked_records", " of {{ . | first | value | printf `%.0f` }}", _OF_WINDOW)
+        + " audited records. If it is the hard cases that are missing, the audited accuracy is too high.",
+        "audit_labels.md",
+        1 * _HOURS,
+    ),
+)
+"""For configurations with a model that takes labels."""
 
 KAFKA = (
     PrometheusRule(

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from monitor.core.alerts import AlertRule, AlertType, On, is_high
 from monitor.core.baselines.comparison import BaselineKind
 from monitor.core.change import Direction
-from monitor.core.estimate import CONSENSUS, HEADLINE
+from monitor.core.estimate import AUDITED, CONSENSUS, HEADLINE
+from monitor.core.labels.realised import Scope
 from monitor.core.segments import label_value, quoted
 from monitor.rules import replicas
 from monitor.rules.rule import duration, literal
@@ -17,6 +18,8 @@ _COMPARED = {
     On.FIELD_LOWER: "The lower end of its field interval",
     On.FIELD_UPPER: "The upper end of its field interval",
 }
+_COMPARED_AUDITED = {**_COMPARED, On.VALUE: "It"}
+_HORIZON = f'scope="{Scope.HORIZON}"'
 FIELD_MEANING = "in the real shifts we tried, about nine in ten accuracies lay inside"
 SUMMARIES = {
     AlertType.CHANGE: "The accuracy of a model has dropped, by its outputs.",
@@ -31,6 +34,8 @@ SUMMARY_ROSE = "The accuracy of a model has risen, by its outputs."
 SUMMARY_HIGH = "The estimated accuracy of a model is suspiciously high."
 METRIC_LOW = "An estimated performance metric of a model is too low."
 METRIC_HIGH = "An estimated performance metric of a model is suspiciously high."
+SUMMARY_AUDITED_LOW = "The audited accuracy of a model is too low."
+SUMMARY_AUDITED_HIGH = "The audited accuracy of a model is suspiciously high."
 ACTIONS = {
     AlertType.CHANGE: "Ask what was changed at that time, notify the owner of the model, and have cases since then labelled.",
     AlertType.ACCURACY: "Notify the owner of the model, and have recent cases of this segment labelled.",
@@ -42,6 +47,8 @@ ACTIONS = {
     AlertType.DEGRADED_INPUT: "Check the program that writes the records; the page of cpcmon shows likely causes.",
 }
 """The first step, for someone who cannot open the runbook."""
+ACTION_AUDITED_HIGH = "Check how the labels are made: those who label may see the model's answer."
+ACTION_AUDITED = "Notify the owner of the model: labels of a random sample say this, not an estimate."
 ACTION_HIGH = "Check raw outputs at their source before anyone relies on the estimate."
 
 PERCENT = "{{ . | first | value | humanizePercentage }}"
@@ -136,6 +143,8 @@ def summary(rule: AlertRule) -> str:
     """Return the summary of a configured alert."""
     if rule.kind is AlertType.CHANGE and rule.direction is Direction.UP:
         return SUMMARY_ROSE
+    if rule.estimator == AUDITED:
+        return SUMMARY_AUDITED_HIGH if is_high(rule) else SUMMARY_AUDITED_LOW
     if is_high(rule):
         return SUMMARY_HIGH if rule.metric is None else METRIC_HIGH
     return SUMMARIES[rule.kind] if rule.metric is None else METRIC_LOW
@@ -146,7 +155,10 @@ def description(rule: AlertRule, series: DescriptionSeries) -> str:
     where = "{{ $labels.model }}, {{ $labels.segment }}" + series.part
     since = "" if series.merged else SINCE + HELD
     upward = is_high(rule) or (rule.kind is AlertType.CHANGE and rule.direction is Direction.UP)
-    return f"{where}: {_problem(rule, series)}{since} {ACTION_HIGH if upward else ACTIONS[rule.kind]}"
+    high, low = ACTION_HIGH, ACTIONS[rule.kind]
+    if rule.estimator == AUDITED:
+        high, low = ACTION_AUDITED_HIGH, ACTION_AUDITED
+    return f"{where}: {_problem(rule, series)}{since} {high if upward else low}"
 
 
 def _problem(rule: AlertRule, series: DescriptionSeries) -> str:
@@ -258,7 +270,24 @@ def degraded_input(series: DescriptionSeries) -> str:
     return f"too many recent records are rejected or look wrong{share}. No accuracy is reported."
 
 
+def audited(series: DescriptionSeries) -> str:
+    """Return the text about the audited accuracy, and how much it rests on."""
+    parts = [
+        if_series(f"cpcmon_audit{name}", text, series.window, matcher=matcher, otherwise=otherwise)
+        for name, text, matcher, otherwise in (
+            ("ed_accuracy_ratio", f" {PERCENT}", _HORIZON, UNKNOWN),
+            ("ed_accuracy_lower_ratio", f", interval {PERCENT}", _HORIZON, ""),
+            ("ed_accuracy_upper_ratio", f" to {PERCENT}", _HORIZON, ""),
+            ("ed_labels", ", from {{ . | first | value | printf `%.0f` }} labels", _HORIZON, ""),
+            ("_labels_ratio", f" ({PERCENT} of the audited records)", "", ""),
+        )
+    ]
+    return f"audited accuracy{''.join(parts)}."
+
+
 def _accuracy(rule: AlertRule, series: DescriptionSeries) -> str:
+    if rule.estimator == AUDITED:
+        return f"{audited(series)} {_COMPARED_AUDITED[rule.on]} stayed {_limit(rule, series)}{_wait(rule)}."
     estimator = f"estimator={quoted(rule.estimator)}"
     is_headline = rule.estimator == HEADLINE
     old = if_series(

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 
 from monitor.config.config import Config, ModelConfig
 from monitor.core.alerts import AlertRule, AlertType, runbook
+from monitor.core.estimate import AUDITED
 from monitor.core.segments import label_value, quoted
 from monitor.evaluation.crontab import longest_gap_seconds
 from monitor.rules.builtin_rules import (
     DAEMON,
     KAFKA,
+    LABELS,
     WATCHDOG,
     down_rule,
     evaluation_rules,
@@ -36,7 +38,8 @@ _HEAD = """\
 _HEAD_REPLICAS = """\
 #
 # For models that replicas share, each replica evaluates only its own records. Prometheus evaluates the whole, with `for`
-# and the hysteresis, without the share of new records: docs/scaling.md. Alerts with a metric are those of each replica.
+# and the hysteresis, without the share of new records: docs/scaling.md. Alerts with a metric, and those on the audited
+# accuracy, are those of each replica.
 """
 
 
@@ -52,6 +55,7 @@ def rule_file(config: Config, job: str = DEFAULT_JOB) -> str:
             outdated_rule(config, job),
             *_without_estimate(shared, only),
             *DAEMON,
+            *(LABELS if any(one.labels is not None for one in config.models) else ()),
             *(KAFKA if sharded else ()),
             WATCHDOG,
         ]
@@ -84,8 +88,10 @@ def _configured(model: str, rule: AlertRule, only: str, *, shared: bool) -> Prom
     firing = f"cpcmon_alert_firing{{{only}model={quoted(model)},alert={quoted(alert)}}}"
     # Without severity: after it was changed there are two series, and Prometheus would reject the duplicate.
     of_one = f"max without (severity) ({bridged(firing)}) == 1"
-    # Metrics of the replicas do not add up, and each has its own baseline: each alerts on its own records.
-    merged = shared and rule.metric is None and rule.kind not in {AlertType.OUTPUT_DRIFT, AlertType.BASELINE_GAP}
+    # Metrics of the replicas do not add up, each has its own baseline, and audits its own partitions: each alerts on its own
+    # records.
+    own = rule.metric is not None or rule.estimator == AUDITED
+    merged = shared and not own and rule.kind not in {AlertType.OUTPUT_DRIFT, AlertType.BASELINE_GAP}
     evaluated_here = merged and rule.kind in {AlertType.ACCURACY, AlertType.DISAGREEMENT}
     # For inhibition: one fault in a scanner also changes its hospital and the whole model.
     is_change = rule.kind is AlertType.CHANGE

@@ -1,6 +1,6 @@
 """The JSON API, `/api/v1/…`. `docs/api.md` lists every key. Every key is always present; unknown values are null."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
 from typing import Any
@@ -10,10 +10,12 @@ import msgspec
 from monitor.core.alerts import AlertStatus
 from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChange, OutputDrift
 from monitor.core.baselines.labelled_baselines import SegmentBaselines
-from monitor.core.estimate import Estimate, Result, share_interval
+from monitor.core.estimate import HEADLINE, Estimate, Result, share_interval
 from monitor.core.history import Series, Span
 from monitor.core.input_health import FoundProblem
 from monitor.core.intervals import by_level
+from monitor.core.labels.realised import RealisedAccuracy, RealisedClass, ScopeLabels, SegmentLabels
+from monitor.core.labels.track_record import Block, BlockTruth, TrackRecord
 from monitor.core.performance import MixedShare, Performance
 from monitor.core.report import ReferenceFacts, Report, SegmentReport
 from monitor.core.scores import Floats
@@ -54,7 +56,7 @@ def _source(one: SourceView) -> dict[str, Any]:
 
 def _model(report: Report) -> dict[str, Any]:
     reference, records = report.reference, report.input
-    classes = () if reference is None else reference.classes
+    classes, headline = ((), HEADLINE) if reference is None else (reference.classes, reference.headline)
     return {
         "model": report.model,
         "evaluated_at": report.at,
@@ -84,7 +86,9 @@ def _model(report: Report) -> dict[str, Any]:
         "failed_estimators": dict(report.errors),
         "segments_limit": report.most_segments,
         # Encoded one at a time: thousands at once would block other threads and take much memory.
-        "segments": [msgspec.Raw(msgspec.json.encode(_segment(one, classes))) for one in report.without_performance()],
+        "segments": [
+            msgspec.Raw(msgspec.json.encode(_segment(one, classes, headline))) for one in report.without_performance()
+        ],
     }
 
 
@@ -98,7 +102,7 @@ def _problem(one: FoundProblem) -> dict[str, Any]:
     }
 
 
-def _segment(report: SegmentReport, classes: Sequence[str]) -> dict[str, Any]:
+def _segment(report: SegmentReport, classes: Sequence[str], headline: str) -> dict[str, Any]:
     return {
         "segment": report.name,
         "fields": dict(report.segment),
@@ -119,6 +123,105 @@ def _segment(report: SegmentReport, classes: Sequence[str]) -> dict[str, Any]:
         "changed_class": None if report.changed_class is None else _changed_class(report.changed_class, classes),
         "changes": [one._asdict() for one in report.changes],
         "alerts": [_alert(one) for one in report.alerts],
+        "labels": None if report.labels is None else _labels(report.labels),
+        "track_record": None if report.track_record is None else _track_record(report.track_record, headline),
+    }
+
+
+def _labels(found: SegmentLabels) -> dict[str, Any]:
+    return {
+        "window": _scope(found.window),
+        "horizon": _scope(found.horizon),
+        "newest_at": found.newest_at,
+        "delay_seconds": found.delay_seconds,
+    }
+
+
+def _scope(found: ScopeLabels) -> dict[str, Any]:
+    audited = found.audited
+    return {
+        "records": found.records,
+        "labels": found.labels,
+        "realised": _bounded(found.realised),
+        "audited": None
+        if audited is None
+        else {
+            "value": audited.value,
+            "lower": audited.lower,
+            "upper": audited.upper,
+            "labels": audited.labels,
+            "records": audited.records,
+            "picked": audited.picked,
+            "came": audited.came,
+            "from": audited.began_at,
+            "to": audited.ended_at,
+            "powered": audited.powered,
+        },
+    }
+
+
+def _bounded(found: RealisedAccuracy | BlockTruth | None) -> dict[str, float] | None:
+    return None if found is None else {"value": found.value, "lower": found.lower, "upper": found.upper}
+
+
+def _track_record(record: TrackRecord, headline: str) -> dict[str, Any]:
+    found = record.summary(headline)
+    return {
+        "judged": found.blocks,
+        "estimators": {name: one._asdict() for name, one in found.estimators.items()},
+        "best": found.best,
+        "latest": None if found.latest is None else _block(found.latest, {headline}),
+        "wrong": found.wrong,
+    }
+
+
+def _block(one: Block, names: Container[str]) -> dict[str, Any]:
+    """Return a block, with the answers of some estimators."""
+    return {
+        "from": one.began_at,
+        "to": one.ended_at,
+        "records": one.records,
+        "labels": 0 if one.truth is None else one.truth.labels,
+        "audited": None if one.truth is None else one.truth.audited,
+        "realised": _bounded(one.truth),
+        "estimates": {
+            name: {"value": value, "lower": lower, "upper": upper}
+            for name, (value, lower, upper) in one.answers.items()
+            if name in names
+        },
+    }
+
+
+def labels_document(site: Site, query: Mapping[str, str]) -> bytes | None:
+    """Return what labels say of a window, also by class and block; None for an unknown model or segment."""
+    model, segment = query.get("model", ""), query.get("segment", name_of(ALL))
+    report = site.reports().get(model)
+    if report is None or segment not in report.windows.names:
+        return None
+    window, facts = report.segments[report.windows.names.index(segment)], report.reference
+    labels, record = window.labels, window.track_record
+    headline, classes = (HEADLINE, ()) if facts is None else (facts.headline, facts.classes)
+    return msgspec.json.encode(
+        {
+            "version": VERSION,
+            "model": model,
+            "segment": segment,
+            "evaluated_at": report.at,
+            "labels": None if labels is None else _labels(labels),
+            "classes": [] if labels is None else list(map(_realised_class, classes, labels.classes)),
+            "track_record": None if record is None else _track_record(record, headline),
+            "blocks": [] if record is None else [_block(record[place], record.names) for place in range(len(record))],
+        }
+    )
+
+
+def _realised_class(name: str, found: RealisedClass) -> dict[str, Any]:
+    return {
+        "class": name,
+        "cases": found.cases,
+        "decided": found.decided,
+        "sensitivity": _bounded(found.sensitivity),
+        "ppv": _bounded(found.ppv),
     }
 
 

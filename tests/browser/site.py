@@ -38,6 +38,7 @@ _CONFIG = """\
 storage: {{path: state}}
 sources:
   - {{name: results, type: directory, path: inbox, poll: 0.2s}}
+  - {{name: pathology, type: directory, path: labels, poll: 0.2s, carries: labels}}
 models:
   - name: density
     version: "2.1"
@@ -55,6 +56,13 @@ models:
     evaluate: {{every: 1s}}
     minimum_records: 30
     alerts: [{{name: silent, after: 2h}}]
+  - name: nodule
+    reference: nodule.ref
+    window: {{records: {window}}}
+    segment_by: [[site]]
+    evaluate: {{every: 1s}}
+    minimum_records: 30
+    audit: {{share: 0.3}}
   - name: quiet
     evaluate: {{every: 1s}}
 notify:
@@ -85,6 +93,22 @@ class RunningSite:
         write_records(self.folder / "inbox" / name, feed.vectors[some], model=model, site=HOSPITALS, scanner=SCANNERS)
         self.wait_for("cpcmon_window_records", min(start + count, WINDOW), model=model, segment="all")
 
+    def label(self, right: float) -> None:
+        """Send a window of records with ids, then the labels of most: so many of the decisions were right."""
+        names = [f"ZZSECRET-patient-{number}" for number in range(WINDOW)]
+        decided = HEALTHY.vectors[:WINDOW].argmax(axis=1).tolist()
+        write_records(
+            self.folder / "inbox" / "nodule.jsonl", HEALTHY.vectors[:WINDOW], model="nodule", id=names, site=HOSPITALS
+        )
+        self.wait_for("cpcmon_window_records", WINDOW, model="nodule", segment="all")
+        lines = [
+            {"model": "nodule", "id": name, "label": CLASSES[one if number % 10 < 10 * right else (one + 1) % 3]}
+            for number, (name, one) in enumerate(zip(names, decided, strict=True))
+            if number % 7
+        ]
+        (self.folder / "labels" / "nodule.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+        self.wait_for("cpcmon_estimates_wrong", 1.0, model="nodule", segment="all")
+
     def wait_for(self, name: str, value: float, **labels: str) -> None:
         """Wait until a series has a value."""
         deadline = time.monotonic() + LIMIT
@@ -112,14 +136,15 @@ def running_site(folder: Path, *words: str) -> Iterator[RunningSite]:
         found = RunningSite(folder, process)
         found.drop(HEALTHY, FIRST)
         found.drop(HEALTHY, 200, model="fracture")
+        found.label(0.5)
         yield found
 
 
 def prepare(folder: Path) -> None:
     """Write references, secrets, a configuration and records that will be rejected."""
-    for name in ("inbox", "secrets"):
+    for name in ("inbox", "labels", "secrets"):
         (folder / name).mkdir(parents=True)
-    for name in ("density", "fracture"):
+    for name in ("density", "fracture", "nodule"):
         replace(reference(), model=name).save(folder / f"{name}.ref")
     (folder / "secrets" / "heartbeat").write_text("http://127.0.0.1:9/ZZSECRET-heartbeat\n", encoding="utf-8")
     (folder / "secrets" / "heartbeat").chmod(0o600)

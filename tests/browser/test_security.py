@@ -29,6 +29,7 @@ _CONFIG = """\
 storage: {path: state}
 sources:
   - {name: results, type: directory, path: 'in"><img src=x onerror=window.hacked=1>', poll: 0.2s}
+  - {name: pathology, type: directory, path: labels, poll: 0.2s, carries: labels}
 models:
   - name: density
     reference: '<script>window.hacked=1<x>.ref'
@@ -38,6 +39,10 @@ models:
     minimum_records: 30
     alerts:
       - {name: accuracy_low, below: 0.999, for: 0s, on: lower, new_records: 0}
+  - name: nodule
+    reference: nodule.ref
+    evaluate: {every: 1s}
+    minimum_records: 30
   - name: quiet
 runbooks: 'https://example.org/"><img src=x onerror=window.hacked=1>/'
 """
@@ -52,10 +57,17 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     named.save(folder / "<script>window.hacked=1<x>.ref")
     inbox = folder / 'in"><img src=x onerror=window.hacked=1>'
     inbox.mkdir()
+    (folder / "labels").mkdir()
+    replace(named, model="nodule").save(folder / "nodule.ref")
     (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
     write_records(inbox / f"{_IMAGE}.jsonl", HEALTHY.vectors[:100], model="density", site="North", version=_SCRIPT)
     write_records(inbox / "hostile.jsonl", HEALTHY.vectors[:5], model=_IMAGE, site="North")
     write_records(inbox / "hostile.jsonl", HEALTHY.vectors[5:9], model="density", site=_SCRIPT)
+    for number, name in enumerate(named.classes):
+        write_records(
+            inbox / "hostile.jsonl", HEALTHY.vectors[:1], model="nodule", id=f"{name}{number}", version=_SCRIPT
+        )
+        write_records(folder / "labels" / "hostile.jsonl", [()], model="nodule", id=f"{name}{number}", label=name)
     with running(folder / "config.yaml") as process:
         # Records with a hostile segment are rejected.
         process.wait_for('cpcmon_window_records{model="density",segment="all"}', 100.0)
@@ -76,6 +88,7 @@ def test_hostile_names_are_shown_as_text(hostile: Process, browser: Browser) -> 
         page = one.go(PAGES["reference"])
         for text in (_SCRIPT, _IMAGE, _QUOTE):
             expect(page.get_by_text(text).first).to_be_visible()
+        expect(one.go(PAGES["labels"]).locator("#labels").get_by_text(_SCRIPT)).to_be_visible()
         page = one.go(PAGES["configuration"])
         expect(page.get_by_text("window.hacked").first).to_be_visible()
         assert one.log.complaints == []

@@ -13,6 +13,7 @@ from tests.servers import real_server
 PAGES = {
     "overview": "/",
     "model": "/model?name=density",
+    "labels": "/model?name=nodule",
     "waiting": "/model?name=quiet",
     "reference": "/reference?name=density",
     "rejects": "/rejects",

@@ -47,6 +47,15 @@ def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(prepared: Callable[[], Pat
         assert firing <= {SHIFTED, f"hospital={REPLACED.hospital}"}
         numbers = first.wait_for_output(r"N2 at Northlake estimated (0\.\d+), true (0\.\d+); .*; reference (0\.\d+)")
         assert all(0.5 < float(number) < 1.0 for number in numbers.groups())
+        said = first.wait_for_output(
+            r"labels of the audit say (0\.\d+), the estimate said (0\.\d+); of all \d+ labelled cases (0\.\d+)"
+        )
+        audit, estimate, biased = map(float, said.groups())
+        assert abs(audit - estimate) < 0.15
+        assert biased < audit
+        assert (
+            f'cpcmon_audited_accuracy_ratio{{model="density",scope="horizon",segment="{SHIFTED}"}}' in first.metrics()
+        )
         daemon = first.daemon
         assert first.interrupt() == 0
         assert "The demo has stopped" in first.output.splitlines()[-2]

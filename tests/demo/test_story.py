@@ -1,12 +1,10 @@
 """The story of the demo over several seeds, with the real estimators."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
 import pytest
 
-from monitor.core.labels.audit import audited
-from monitor.core.scores import Booleans
 from monitor.demo.demo_folder import AUDITED_SHARE
 from monitor.demo.example_data import CLASSES
 from monitor.demo.story import (
@@ -17,6 +15,7 @@ from monitor.demo.story import (
     REPLACED,
     REPLACED_AT,
     SCANNERS,
+    SEGMENTS,
     SHIFTED,
     UNSURE,
     Exams,
@@ -26,9 +25,8 @@ from monitor.demo.story import (
     labels,
     records,
 )
-from monitor.records.id_hash import hash_ids
 from monitor.reference.reference import Reference
-from tests.demo.simulated import Played, played, settings
+from tests.demo.simulated import Played, audit, played, settings
 
 pytestmark = pytest.mark.slow
 
@@ -97,6 +95,35 @@ def test_the_estimate_of_the_shifted_scanner_is_closer_to_the_truth_than_the_ref
         assert off < 0.25 * np.mean([abs(usual - one.realised) for one in shifted])
 
 
+def test_the_audited_accuracy_of_the_shifted_scanner_is_right_and_labelled_cases_look_worse(
+    stories: list[Played],
+) -> None:
+    """While the shift fills the horizon."""
+    for story in stories:
+        true = np.mean(
+            [one.realised for one in story.evaluated[SHIFTED] if REPLACED_AT + FULL_SECONDS <= one.at < CALIBRATED_AT]
+        )
+        found = [one.labels.horizon for one in story.labelled[SHIFTED] if REPLACED_AT + 60.0 <= one.at < CALIBRATED_AT]
+        assert len(found) > 100
+        for one in found:
+            assert one.audited is not None
+            assert one.realised is not None
+            assert one.audited.labels > 150
+            assert one.audited.came == 1.0
+            assert one.audited.value == pytest.approx(true, abs=0.08)
+            assert one.realised.value < true - 0.08
+        covered = [one.audited.lower <= true <= one.audited.upper for one in found if one.audited is not None]
+        assert np.mean(covered) > 0.7
+
+
+def test_every_window_has_a_track_record_before_the_story_repeats(stories: list[Played]) -> None:
+    """The first block is judged within a minute."""
+    for story in stories:
+        for name in SEGMENTS:
+            assert next(one for one in story.labelled[name] if one.at >= 60.0).track.summary().blocks > 0
+            assert story.labelled[name][-1].track.summary().blocks >= 15
+
+
 def test_records_contain_no_label() -> None:
     (one, *_) = sent = records(Exams(1).next(50, 0.0), 100, "run", 1_790_000_000.0)
     assert len(sent) == 50
@@ -106,11 +133,7 @@ def test_records_contain_no_label() -> None:
 
 def test_labels_come_of_the_audit_and_of_unsure_exams() -> None:
     """So the labelled cases look worse than the audited ones, which are like all."""
-    examined, key = Exams(1).next(30_000, REPLACED_AT + 1.0), bytes(16)
-
-    def audit(ids: Sequence[str]) -> Booleans:
-        return audited(hash_ids(ids, key), AUDITED_SHARE)
-
+    examined = Exams(1).next(30_000, REPLACED_AT + 1.0)
     sent = {one["id"]: one["probs"] for one in records(examined, 100, "run", 0.0)}
     found = {one["id"]: one["label"] for one in labels(examined, 100, "run", audit)}
     chosen = {id_ for id_, is_audited in zip(sent, audit([*sent]).tolist(), strict=True) if is_audited}

@@ -1,5 +1,6 @@
 """Two real daemons for a dashboard: one with models in every state, and a healthy one."""
 
+import json
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -25,13 +26,13 @@ _SOURCES = """\
 storage: {path: state}
 sources:
   - {name: results, type: directory, path: inbox, poll: 0.2s}
-models:
+%(labels)smodels:
 """
 _MODEL = """\
   - name: %(name)s
     version: "2.1"
     reference: %(reference)s
-    window: {records: 1000}
+    window: {records: %(window)s}
     segment_by: %(fields)s
     evaluate: {every: 1s}
     minimum_records: 20
@@ -42,8 +43,19 @@ _MODEL = """\
 EVERYTHING = "[sensitivity, specificity, ppv, npv, f1, class_mix]"
 
 
-def _model(name: str, *alerts: str, fields: str = "[]", reference: str = "density.ref", performance: str = "[]") -> str:
-    values = {"name": name, "fields": fields, "reference": reference, "performance": performance}
+_AUDIT = "    audit: {share: 0.5}\n"
+_LABELS = "  - {name: pathology, type: directory, path: labels, poll: 0.2s, carries: labels, models: [checked]}\n"
+
+
+def _model(
+    name: str,
+    *alerts: str,
+    fields: str = "[]",
+    reference: str = "density.ref",
+    performance: str = "[]",
+    window: int = 1000,
+) -> str:
+    values = {"name": name, "fields": fields, "reference": reference, "performance": performance, "window": window}
     return _MODEL % {**values, "alerts": ", ".join(alerts)}
 
 
@@ -65,7 +77,7 @@ class Sick:
 
 def start_sick(stack: ExitStack, folder: Path) -> Sick:
     """Start the daemon with models in every state."""
-    references = {name: _reference(folder, name) for name in ("density", "poor", "unsure", "free", "empty")}
+    references = {name: _reference(folder, name) for name in ("density", "poor", "unsure", "free", "checked", "empty")}
     of_unsure = references["unsure"].calibration
     found = of_unsure.estimate(UNSURE)[HEADLINE]
     assert isinstance(found, Estimate)
@@ -92,9 +104,10 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
         ),
         _model("unsure", f"{{name: accuracy_low, below: {between!r}}}", reference="unsure.ref"),
         _model("free", reference="free.ref"),
+        _model("checked", "{name: accuracy_low, below: 0.1}", reference="checked.ref", window=100) + _AUDIT,
         _model("empty", "{name: accuracy_low, below: 0.5}", reference="empty.ref"),
     ]
-    inbox = _write(folder, *models)
+    inbox = _write(folder, *models, labels=_LABELS)
     # Each site is a little less confident than the previous one, for a clear order.
     for number, site in enumerate(SITES):
         some = synthetic(60, 3, seed=100 + number, sharpness=2.6 - 0.15 * number)[0]
@@ -103,6 +116,7 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
     write_records(inbox / "poor.jsonl", POOR[:400], model="poor")
     write_records(inbox / "unsure.jsonl", UNSURE, model="unsure")
     write_records(inbox / "free.jsonl", HEALTHY[:300], model="free")
+    _write_labelled(folder)
     return Sick(folder, stack.enter_context(running(folder / "config.yaml")))
 
 
@@ -137,7 +151,17 @@ def _reference(folder: Path, name: str) -> Reference:
     return found
 
 
-def _write(folder: Path, *models: str) -> Path:
-    (folder / "config.yaml").write_text(_SOURCES + "".join(models))
+def _write_labelled(folder: Path) -> None:
+    """Write predictions that are more often right than not, and their labels."""
+    vectors, labels = synthetic(300, 3, seed=11, sharpness=2.6)
+    ids = [f"study-{number}" for number in range(len(vectors))]
+    write_records(folder / "inbox" / "checked.jsonl", vectors, model="checked", id=ids)
+    (folder / "labels").mkdir()
+    lines = [json.dumps({"id": one, "label": CLASSES[int(label)]}) for one, label in zip(ids, labels, strict=True)]
+    (folder / "labels" / "reports.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def _write(folder: Path, *models: str, labels: str = "") -> Path:
+    (folder / "config.yaml").write_text(_SOURCES % {"labels": labels} + "".join(models))
     (folder / "inbox").mkdir()
     return folder / "inbox"

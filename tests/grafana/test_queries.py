@@ -89,6 +89,14 @@ def test_the_queries_of_the_performance_row_return_data_or_nothing_where_it_is_o
         assert one.ref == "decided" or not watched.prometheus.answer(one, WELL), one.name
 
 
+def test_the_queries_of_the_row_about_labels_return_data_or_nothing_without_labels(watched: Watched) -> None:
+    """The labels of a whole block have come."""
+    asked = list(queries(*collapsed_panels("Labels")))
+    watched.wait_for_data(asked, SICK | {"model": "checked"})
+    for one in asked:
+        assert one.name == "Audited accuracy/estimate" or not watched.prometheus.answer(one, WELL), one.name
+
+
 def test_the_queries_about_one_model_return_data_for_a_segment_and_another_estimator(watched: Watched) -> None:
     chosen = SICK | {"segment": f"site={SITES[3]}", "estimator": "doc_ts"}
     titles = ("Estimated accuracy", "All estimators", "Disagreement of the estimators", "Size of prediction sets")
@@ -127,11 +135,11 @@ def test_each_model_is_one_stat_coloured_by_its_own_threshold(watched: Watched) 
     """Thresholds on high accuracy do not count."""
     asked = list(queries(panel("Estimated accuracy of each model")))
     watched.wait_for_data(asked, SICK)
-    shown = {one.ref: [labels["model"] for labels, _ in watched.prometheus.answer(one, SICK)] for one in asked}
+    shown = {one.ref: sorted(labels["model"] for labels, _ in watched.prometheus.answer(one, SICK)) for one in asked}
     assert shown == {
         "below": ["poor"],
         "perhaps": ["unsure"],
-        "fine": ["density"],
+        "fine": ["checked", "density"],
         "free": ["free"],
         "unknown": ["empty"],
     }

@@ -22,7 +22,7 @@ PASSED_ON = {
     "CpcmonAccuracyLow", "CpcmonAccuracyHigh", "CpcmonDisagreementHigh", "CpcmonSegmentSilent", "CpcmonInputRefused",
     "CpcmonMergedAccuracyLow", "CpcmonApart", "CpcmonSilent", "CpcmonRefused",
     "CpcmonPerformanceLow", "CpcmonPerformanceHigh", "CpcmonMissed", "CpcmonFlawless",
-    "CpcmonOutputDrift", "CpcmonBaselineGap", "CpcmonDrifted", "CpcmonNewSite",
+    "CpcmonAuditedLow", "CpcmonAuditedHigh", "CpcmonOutputDrift", "CpcmonBaselineGap", "CpcmonDrifted", "CpcmonNewSite",
     "CpcmonAccuracyChange", "CpcmonMergedAccuracyChange", "CpcmonDropped", "CpcmonRose",
 }  # fmt: skip
 """Configured alerts: their names in the shipped rules and in those of `reports.config()`."""

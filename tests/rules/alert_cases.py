@@ -48,7 +48,7 @@ def healthy(*, shared: bool) -> dict[str, Shape]:
         shown[of("cpcmon_model_shared", model=model)] = steady(float(shared and model == "density"))
         shown[of("cpcmon_estimate_valid", model=model, segment="all")] = steady(1)
     for alert, kind in _KINDS.items():
-        on = {"on": "value"} if kind.startswith(("accuracy", "performance")) else {}
+        on = {"on": "value"} if kind.startswith(("accuracy", "performance", "audited")) else {}
         on |= {"on": _DIRECTIONS[alert]} if kind == "change" else {}
         shown[of("cpcmon_alert_info", model="density", alert=alert, kind=kind, **on)] = steady(1)
         shown[of("cpcmon_alert_for_seconds", model="density", alert=alert)] = steady(1800)
@@ -66,6 +66,8 @@ _KINDS = {
     "flawless": "performance_high",
     "drifted": "output_drift",
     "new_site": "baseline_gap",
+    "audited_low": "audited_low",
+    "audited_high": "audited_high",
     "dropped": "change",
     "rose": "change",
 }
@@ -155,6 +157,13 @@ def _stuck(read: Shape) -> dict[str, Shape]:
     }
 
 
+def _audit(came: float, picked: float = 40) -> dict[str, Shape]:
+    return {
+        density("cpcmon_audit_labels_ratio"): steady(came),
+        density("cpcmon_audit_picked_records"): steady(picked),
+    }
+
+
 _EVALUATED = of("cpcmon_last_evaluation_timestamp_seconds", model="density")
 
 OF_CPCMON = (
@@ -206,6 +215,9 @@ OF_CPCMON = (
         _counter("CpcmonWebhookFailing", 30, of(f"cpcmon_webhook_{one}_total"))
         for one in ("failures", "dropped", "redirects")
     ),
+    _gauge("CpcmonEstimatesWrong", 20, density("cpcmon_estimates_wrong"), 1),
+    Case("CpcmonAuditLabelsMissing", 65, _audit(0.85), _audit(0.95)),
+    Case("CpcmonAuditLabelsMissing", 65, _audit(0.85), _audit(0.5, picked=20)),
     _gauge("CpcmonTelemetryFailing", 9, of("cpcmon_telemetry_errors"), 1),
 )
 """In the shipped file, and in the rules of `reports.config()`."""
@@ -252,6 +264,16 @@ ONLY_SHIPPED = (
     _passed_on("CpcmonPerformanceHigh", "flawless", "info"),
     _passed_on("CpcmonOutputDrift", "drifted", "warning"),
     _passed_on("CpcmonBaselineGap", "new_site"),
+    _passed_on("CpcmonAuditedLow", "audited_low"),
+    _passed_on("CpcmonAuditedHigh", "audited_high", "info"),
+    Case(
+        "CpcmonAuditedLow",
+        9,
+        {_firing("audited_low"): steady(1)},
+        {_firing("accuracy_low"): steady(1)},
+        shared=True,
+        at_once=True,
+    ),
     Case(
         "CpcmonPerformanceLow",
         9,
@@ -287,6 +309,8 @@ ONLY_GENERATED = (
     _passed_on("CpcmonFlawless", "flawless"),
     _passed_on("CpcmonDrifted", "drifted"),
     _passed_on("CpcmonNewSite", "new_site"),
+    _passed_on("CpcmonAuditedLow", "audited_low"),
+    _passed_on("CpcmonAuditedHigh", "audited_high"),
     _passed_on("CpcmonDropped", "dropped"),
     _passed_on("CpcmonRose", "rose"),
     Case(

@@ -394,7 +394,20 @@ def test_records_that_look_wrong_fire_one_alert(rules: Rules) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["accuracy_low", "accuracy_high", "apart", "silent", "refused", "missed", "flawless", "drifted", "new_site"]
+    "name",
+    [
+        "accuracy_low",
+        "accuracy_high",
+        "apart",
+        "silent",
+        "refused",
+        "missed",
+        "flawless",
+        "drifted",
+        "new_site",
+        "audited_low",
+        "audited_high",
+    ],
 )
 def test_a_description_reads_well_without_series(rules: Rules, name: str) -> None:
     """A template that fails would become an error message."""
@@ -427,6 +440,44 @@ def test_each_replica_alerts_on_a_metric_of_its_own_records(rules: Rules) -> Non
     (found,) = shared.firing(WELL | {firing[0]: "1x60", firing[1]: "1x60"}, 10)
     assert found["CpcmonMissed"] == 2
     assert "density, all, one replica (a): " in shared.described(WELL | {firing[0]: "1x60"}, 10, "CpcmonMissed")
+
+
+def test_an_audited_accuracy_is_described_as_such_and_each_replica_has_its_own(rules: Rules) -> None:
+    """With the labels that it rests on, over the horizon."""
+    of_window = f'{TARGET},model="density",segment="all"'
+    series = {
+        f'cpcmon_audited_accuracy_ratio{{{of_window},scope="horizon"}}': "0.712x60",
+        f'cpcmon_audited_accuracy_ratio{{{of_window},scope="window"}}': "0.9x60",
+        f'cpcmon_audited_accuracy_lower_ratio{{{of_window},scope="horizon"}}': "0.68x60",
+        f'cpcmon_audited_accuracy_upper_ratio{{{of_window},scope="horizon"}}': "0.74x60",
+        f'cpcmon_audited_labels{{{of_window},scope="horizon"}}': "310x60",
+        f"cpcmon_audit_labels_ratio{{{of_window}}}": "0.96x60",
+    }
+    other = TARGET.replace('"a"', '"b"')
+    firing = [_alert(name="audited_low"), _alert(name="audited_low").replace(TARGET, other)]
+    shared = replace(rules, config=reports.shared_config())
+    (found,) = shared.firing(WELL | {firing[0]: "1x60", firing[1]: "1x60"}, 10)
+    assert found["CpcmonAuditedLow"] == 2
+    output = shared.described(WELL | series | {firing[0]: "1x60"}, 10, "CpcmonAuditedLow")
+    assert (
+        "density, all, one replica (a): audited accuracy 71.2%, interval 68% to 74%, from 310 labels (96% of the audited"
+        " records). Its upper bound stayed below 75% for 30m."
+    ) in output
+    assert "estimated accuracy" not in output
+
+
+@pytest.mark.parametrize(("kind", "which"), [("audited", ""), ("labelled_cases", " (of labelled cases, which may be")])
+def test_wrong_estimates_are_described_with_both_numbers(rules: Rules, kind: str, which: str) -> None:
+    of_window = f'{TARGET},model="density",segment="all"'
+    series = {
+        f"cpcmon_estimates_wrong{{{of_window}}}": "1x60",
+        f'cpcmon_track_record_latest_realised_ratio{{{of_window},kind="{kind}"}}': "0.7123x60",
+        f"cpcmon_track_record_latest_estimated_ratio{{{of_window}}}": "0.8449x60",
+        f"cpcmon_track_record_latest_timestamp_seconds{{{of_window}}}": "86400x60",
+    }
+    output = rules.described(WELL | series, 20, "CpcmonEstimatesWrong")
+    assert f"latest judged block, until 1970-01-02 00:00:00 +0000 UTC, say 71.2%{which}" in output
+    assert ", the estimate said 84.5%. Do not rely on" in output
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from monitor.config.config import AuditOptions, Config, Cron, LabelOptions, Mode
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, On, Severity
 from monitor.core.baselines.comparison import Comparisons
 from monitor.core.change import ChangeColumns, Direction
-from monitor.core.estimate import Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
+from monitor.core.estimate import AUDITED, Estimate, Interval, NoEstimate, PredictionSets, Result, Why, WindowState
 from monitor.core.labels.audit import AuditedColumns, AuditSums
 from monitor.core.labels.realised import LabelColumns, LabelledRows, LabelSums
 from monitor.core.labels.track_record import Block, BlockTruth, TrackRecord
@@ -330,6 +330,8 @@ def config() -> Config:
         AlertRule("drifted", kind=AlertType.OUTPUT_DRIFT),
         AlertRule("new_site", kind=AlertType.BASELINE_GAP, drop=0.1),
         AlertRule("dropped", kind=AlertType.CHANGE, severity=Severity.CRITICAL, for_seconds=0.0),
+        AlertRule("audited_low", below=0.75, estimator=AUDITED),
+        AlertRule("audited_high", above=0.99, estimator=AUDITED, on=On.LOWER),
         AlertRule("rose", kind=AlertType.CHANGE, direction=Direction.UP, for_seconds=0.0),
     )
     triage_alerts = (AlertRule("accuracy_low", drop=0.05, estimator="cpc_acc"),)

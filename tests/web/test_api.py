@@ -32,7 +32,8 @@ SOURCES = [SourceView(SourceStatus("inbox", "directory"))]
 
 
 def _document() -> dict[str, Any]:
-    found = {"density": reports.with_changes(reports.with_baselines(reports.density())), "triage": reports.fresh()}
+    labelled = reports.with_labels(reports.with_changes(reports.with_baselines(reports.density())))
+    found = {"density": labelled, "triage": reports.fresh()}
     document: dict[str, Any] = json.loads(status_document(found, SOURCES, FACTS))
     return document
 
@@ -48,6 +49,8 @@ def test_status_keys_match_the_documentation() -> None:
     windows = list(_windows())
     estimators = [one for window in windows for one in window["estimators"].values()]
     alerts = [one for window in windows for one in window["alerts"]]
+    labels = [one["labels"] for one in windows if one["labels"] is not None]
+    records = [one["track_record"] for one in windows if one["track_record"] is not None]
     for title, objects in {
         "the daemon": [document],
         "a source": document["sources"],
@@ -58,6 +61,11 @@ def test_status_keys_match_the_documentation() -> None:
         "a baseline": [one["baseline"] for one in windows if one["baseline"] is not None],
         "a drift": [drift for one in windows for drift in one["drift"]],
         "a change": [change for one in windows for change in one["changes"]],
+        "labels": labels,
+        "a scope": [one[scope] for one in labels for scope in ("window", "horizon")],
+        "an audited accuracy": [one["horizon"]["audited"] for one in labels if one["horizon"]["audited"] is not None],
+        "a track record": records,
+        "a block": [one["latest"] for one in records if one["latest"] is not None],
     }.items():
         (table,) = re.findall(rf"^\| of {title} \| what \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
         listed = {key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])}
@@ -212,7 +220,7 @@ def test_rejects_are_empty_at_first() -> None:
 Document = Callable[[Site, Mapping[str, str]], bytes | None]
 
 
-def read(document: Document, site: Site, **query: str) -> dict[str, object]:
+def read(document: Document, site: Site, **query: str) -> dict[str, Any]:
     """Return a parsed document."""
     found = document(site, query)
     assert found is not None
@@ -271,7 +279,7 @@ def test_a_reference_has_classes_accuracy_calibration_and_warnings(site: Site, r
     assert found["warnings"] == [
         {"warning": "few_records", "sentence": "300 records: with fewer than 500, intervals are wide"}
     ]
-    assert "cpc_ac" in found["estimators"]  # type: ignore[operator]
+    assert "cpc_ac" in found["estimators"]
 
 
 @pytest.mark.parametrize("name", ["reliability", "reliability_scaled"])
@@ -300,6 +308,45 @@ def site_with_performance() -> Site:
     """Return a site whose model has metrics and a class mix."""
     found = {"density": reports.with_performance(reports.density())}
     return Site(reports=lambda: found, now=lambda: NOW, version="1")
+
+
+def site_with_labels() -> Site:
+    """Return a site whose model takes labels, and one that takes none."""
+    found = {"density": reports.with_labels(reports.density()), "triage": reports.fresh()}
+    return Site(reports=lambda: found, now=lambda: NOW, version="1")
+
+
+def test_labels_of_a_window() -> None:
+    """A class with too few cases has no shares, a block without labels no truth, an estimator without intervals no coverage."""
+    found = read(api.labels_document, site_with_labels(), model="density")
+    audited = found["labels"]["horizon"]["audited"]
+    assert (audited["value"], audited["lower"], audited["upper"]) == (0.71875, 0.59375, 0.84375)
+    assert (audited["labels"], audited["picked"], audited["came"], audited["records"]) == (60, 80, 0.75, 2400)
+    assert found["labels"]["window"]["realised"] == {"value": 0.75, "lower": 0.6875, "upper": 0.8125}
+    a, _, c = found["classes"]
+    lower, upper = share_interval(60, 90, 0.95)
+    assert (a["class"], a["cases"], a["decided"]) == ("a", 90, 80)
+    assert a["sensitivity"] == {"value": 60 / 90, "lower": pytest.approx(lower), "upper": pytest.approx(upper)}
+    assert c["ppv"]["value"] == 8 / 20
+    few = read(api.labels_document, site_with_labels(), model="density", segment="site=A")
+    assert (few["classes"][2]["cases"], few["classes"][2]["sensitivity"]) == (4, None)
+    assert few["labels"]["horizon"]["audited"] is None
+    record = found["track_record"]
+    assert (record["judged"], record["best"], record["wrong"]) == (2, "adaptive", True)
+    assert record["estimators"]["ac"]["coverage"] is None
+    assert record["latest"]["estimates"] == {"adaptive": {"value": 0.84375, "lower": 0.8125, "upper": 0.875}}
+    first, second, last = found["blocks"]
+    assert [one["labels"] for one in (first, second, last)] == [64, 64, 0]
+    assert (last["realised"], last["audited"], set(last["estimates"])) == (None, None, {"adaptive", "ac"})
+    # The page of all windows computes no classes.
+    whole = json.loads(status_document(site_with_labels().reports(), SOURCES, FACTS))["models"][0]["segments"][0]
+    assert (whole["labels"], whole["track_record"]) == (found["labels"], record)
+
+
+@pytest.mark.parametrize(("model", "segment"), [("density", "site=E"), ("triage", "all")])
+def test_windows_without_records_and_models_without_labels_have_null(model: str, segment: str) -> None:
+    found = read(api.labels_document, site_with_labels(), model=model, segment=segment)
+    assert (found["labels"], found["track_record"], found["classes"], found["blocks"]) == (None, None, [], [])
 
 
 def test_performance_of_a_window() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from monitor.web import api
 from monitor.web.site import Site
 from tests.conftest import ROOT
-from tests.web.test_api import site_with_performance
+from tests.web.test_api import site_with_labels, site_with_performance
 
 API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 
@@ -26,7 +26,11 @@ def test_keys_match_the_documentation(site: Site) -> None:
     configuration = _document(api.configuration_document(site, {}))
     reference = _document(api.reference_document(site, {"model": "density"}))
     beyond = _document(api.performance_document(site_with_performance(), {"model": "density", "segment": "site=A"}))
+    labels = _document(api.labels_document(site_with_labels(), {"model": "density"}))
     for title, one in {
+        "labels of a window": labels,
+        "a labelled class": labels["classes"][0],
+        "a block": labels["blocks"][0],
         "a performance": beyond,
         "a metric": beyond["performance"][0],
         "a class in the mix": beyond["class_mix"][0],

@@ -10,7 +10,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 
-from deploy.grafana.dashboard import by_segment, daemon, one_model, overview, performance, replicas, why
+from deploy.grafana.dashboard import by_segment, daemon, labelled, one_model, overview, performance, replicas, why
 from deploy.grafana.dashboard.variables import firing_alerts, variables
 
 FILE = Path(__file__).resolve().parents[1] / "cpcmon.json"
@@ -19,7 +19,7 @@ RUNBOOKS = "https://runbooks.example/cpcmon/"
 
 _SCHEMA_VERSION = 39
 _OPEN_ROWS = (overview, one_model, by_segment, why, daemon)
-_COLLAPSED_ROWS = (performance, replicas)
+_COLLAPSED_ROWS = (labelled, performance, replicas)
 """Empty for many."""
 
 

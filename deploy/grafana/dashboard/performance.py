@@ -1,4 +1,4 @@
-"""Row 6, collapsed: performance beyond accuracy, and the class mix. Empty unless the setting `performance` asks for them."""
+"""Row 7, collapsed: performance beyond accuracy, and the class mix. Empty unless the setting `performance` asks for them."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Row 7, collapsed: Kafka and replicas. Empty without a source of type kafka."""
+"""Row 8, collapsed: Kafka and replicas. Empty without a source of type kafka."""
 
 from collections.abc import Iterator
 

@@ -5,13 +5,13 @@ records, a random sample, speak for all records.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
 
-from monitor.core.estimate import share_interval
 from monitor.core.labels.audit import AuditedColumns, AuditSums, audited, prediction_powered, share_columns
 from monitor.core.labels.kept_predictions import NO_LABEL, KeptPredictions
 from monitor.core.recent_ids import Hashes
@@ -422,23 +422,37 @@ class LabelColumns:
         """Return the number of windows. A report may have more behind them, which have no records now."""
         return int(self.accuracy.shape[1])
 
+    def without_classes(self) -> "LabelColumns":
+        """Return them for a reader who looks at all windows: intervals of each class are costly to make."""
+        return replace(self, sums=replace(self.sums, classes=self.sums.classes[:0]))
+
     def window(self, index: int) -> SegmentLabels | None:
         """Return what labels say of one window; None if it has no records now."""
         if index >= len(self):
             return None
         sums = self.sums
         newest, delay = float(sums.newest_at[index]), float(sums.delay[index])
-        classes = sums.classes[index].T.tolist() if index < len(sums.classes) else []
         return SegmentLabels(
             self._scope(0, index),
             self._scope(1, index),
             None if np.isnan(newest) else newest,
             None if np.isnan(delay) else delay,
-            tuple(
-                RealisedClass(cases, decided, _share(right, cases), _share(right, decided))
-                for cases, decided, right in classes
-            ),
+            self._classes(index) if index < len(sums.classes) else (),
         )
+
+    def _classes(self, index: int) -> tuple[RealisedClass, ...]:
+        cases, decided, right = self.sums.classes[index]
+        # An interval alone would take as long as all together.
+        among = np.stack([cases, decided])
+        found = share_columns(np.stack([right, right]), among, LEVEL, among=among >= FEWEST_CASES)
+        rows = [
+            [
+                None if isnan(value) else RealisedAccuracy(value, lower, upper, count)
+                for value, lower, upper, count in row
+            ]
+            for row in np.stack([*found, among], axis=2).tolist()
+        ]
+        return tuple(map(RealisedClass, cases.tolist(), decided.tolist(), *rows))
 
     def _scope(self, scope: int, index: int) -> ScopeLabels:
         sums, place = self.sums, (scope, index)
@@ -459,10 +473,3 @@ class LabelColumns:
                 float(sums.audited_to[index]),
             )
         return ScopeLabels(int(sums.records[place]), labels, realised, found)
-
-
-def _share(right: int, cases: int) -> RealisedAccuracy | None:
-    """Return a share with its exact interval; None with too few cases."""
-    if cases < FEWEST_CASES:
-        return None
-    return RealisedAccuracy(right / cases, *share_interval(right, cases, LEVEL), cases)

@@ -133,6 +133,7 @@ def standard_pages(
         "/api/v1/reference": _document_page(site, api.reference_document),
         "/api/v1/history": _document_page(site, api.history_document),
         "/api/v1/performance": _document_page(site, api.performance_document),
+        "/api/v1/labels": _document_page(site, api.labels_document),
         "/api/v1/rejects": _document_page(site, api.rejects_document),
     }
 
