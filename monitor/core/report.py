@@ -465,6 +465,8 @@ class InputFacts:
     referred: int | None = None
     """Records that the device referred to a person, since the state was created; None unless records decide."""
     problems: tuple[FoundProblem, ...] = ()
+    unmatched_labels: int | None = None
+    """Labels without a prediction here when they came, since the state was created; None if the model takes no labels."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class ModelLabels:
 
     def snapshot(self, shards: "Sequence[ModelState]", segments: Sequence[Segment], now: float) -> LabelSnapshot:
         """Join what is new, and return the rows of all shards."""
-        self.log.drop(int(np.searchsorted(self.log["came"], now - _KEPT_HORIZONS * self.options.horizon_seconds)))
+        self.log.drop_before(now - _KEPT_HORIZONS * self.options.horizon_seconds, "came")
         rows, joined = [], 0
         for one in shards:
             kept = one.predictions

@@ -344,6 +344,7 @@ class ModelStates:
         common, counters, health = self.common[model], self.counted, self.common[model].health
         parts = np.repeat(np.arange(len(shards)), [len(some) for some in shards.values()])
         referred = counters.records_referred[model] if common.decides else None
+        unmatched = None if common.labels is None else counters.labels_without_prediction[model]
         each = [(one, segment) for segment, some in shards.items() for one in some]
         windows = [one.windows[segment] for one, segment in each]
 
@@ -370,7 +371,8 @@ class ModelStates:
             evidence_of=() if common.evidence is None else common.evidence.table.segments,
             labels=None if common.labels is None else common.labels.snapshot(self.of(model), tuple(shards), now),
             input=InputFacts(
-                health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints, referred
+                *(health.rejected_share, health.degraded, health.one_hot, health.constant, common.hints, referred),
+                unmatched_labels=unmatched,
             ),
             right_version=sum(count for (_, name), count in counters.records.items() if name == model),
             other_version=counters.records_other_version[model],

@@ -30,8 +30,8 @@ from monitor.ingest.restore import restore
 from monitor.reference.reference import Reference
 from monitor.state.store import State
 from tests.strategies import accepted, synthetic
-from tests.torture.oracle import Comparison, StateContent, compare, compare_running
-from tests.torture.process import run
+from tests.torture.oracle import Comparison, LabelCounts, StateContent, compare, compare_running
+from tests.torture.process import LABELS, run
 from tests.torture.records import CLASSES, WriteLog, number_at, vector_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,6 +76,7 @@ class Site:
         """Create what is missing."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.inbox.mkdir(exist_ok=True)
+        self.labels.mkdir(exist_ok=True)
         if self.state == Path():
             self.state = self.folder / "state"
         if not self.reference_file.exists():
@@ -87,6 +88,11 @@ class Site:
     def inbox(self) -> Path:
         """The watched directory."""
         return self.folder / "inbox"
+
+    @property
+    def labels(self) -> Path:
+        """The watched directory of labels."""
+        return self.folder / "labels"
 
     @property
     def out(self) -> Path:
@@ -237,7 +243,7 @@ class Site:
         if not self.state.exists():
             return Comparison()
         shutil.copytree(self.state, copy, ignore=shutil.ignore_patterns("ballast*", "*.tmp"))
-        return compare_running(self.content(copy), self.write_log.written)
+        return compare_running(self.content(copy), self.write_log)
 
     def check(self) -> None:
         """Fail on any difference."""
@@ -246,9 +252,9 @@ class Site:
 
 
 def model_of(window_size: int) -> ModelOptions:
-    """Return the model, with the detector that it has by default."""
+    """Return the model, with the detector that it has by default, and with labels."""
     bounds, segmentation = Bounds(records=window_size), Segmentation((("site",),))
-    return ModelOptions("density", reference(), bounds, segmentation, detectors=(Detector(),))
+    return ModelOptions("density", reference(), bounds, segmentation, detectors=(Detector(),), labels=LABELS)
 
 
 def evidence_of(numbers: Sequence[int]) -> tuple[int, ...]:
@@ -278,8 +284,18 @@ def state_content(model: ModelState, counters: Mapping[tuple[str, ...], int]) ->
         sums, *_ = model.evidence.table.snapshot(segments)
         columns = 1 + len(MEMBERS)
         evidence = {name_of(one): tuple(row[:columns].tolist()) for one, row in zip(segments, sums, strict=True)}
-    total = counters.get(("records_total", "inbox", "density"), 0)
-    return StateContent(windows, total, rejected, events, evidence)
+    total, labels = (
+        counters.get(name, 0) for name in (("records_total", "inbox", "density"), ("labels_total", "labels", "density"))
+    )
+    return StateContent(windows, total, rejected, events, evidence, labels, _label_counts(model))
+
+
+def _label_counts(model: ModelState) -> dict[str, list[LabelCounts]]:
+    assert model.labels is not None
+    segments = list(model.windows)
+    sums = model.labels.snapshot([model], segments, time.time()).columns(len(segments), len(CLASSES)).sums
+    each = np.stack([sums.records, sums.labels, sums.right], axis=2).swapaxes(0, 1).tolist()
+    return {name_of(one): [tuple(scope) for scope in row] for one, row in zip(segments, each, strict=True)}
 
 
 def kill(process: "subprocess.Popen[bytes]") -> bool:

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import ParamSpec
@@ -20,6 +21,7 @@ from monitor.errors import StatePaused
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import RecordDecoder
+from monitor.records.record_schema import Carries
 from monitor.sources.directory.directory_access import System
 from monitor.sources.directory.directory_options import DirectoryOptions
 from monitor.sources.directory.directory_source import DirectorySource
@@ -117,12 +119,21 @@ class ProcessRun:
             monotonic=monotonic,
             system=self.system,
         )
-        self.ingestion = Ingestion(self.state, [self.model], [self.source])
+        self.labels = DirectorySource(
+            "labels",
+            replace(directory, path=inbox.parent / "labels"),
+            RecordDecoder([options.format], hash_key=self.state.key, carries=Carries.LABELS),
+            key=self.state.key,
+            monotonic=monotonic,
+        )
+        sources = [self.source, self.labels]
+        self.ingestion = Ingestion(self.state, [self.model], sources, label_sources=["labels"])
         self.ingestion.start(now)
 
     def close(self) -> None:
         """Close the files."""
         self.source.close()
+        self.labels.close()
         self.guard.close()
         self.state.close()
 
@@ -142,6 +153,8 @@ class WatchedDirectory(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="b22-"))
         self.inbox = self.folder / "inbox"
         self.inbox.mkdir()
+        self.labels = self.folder / "labels"
+        self.labels.mkdir()
         self.write_log = WriteLog()
         self.steps: list[str] = []
         self.torn: dict[str, bytes] = {}
@@ -271,6 +284,26 @@ class WatchedDirectory(RuleBasedStateMachine):
         path.write_bytes(content)
         if renamed:
             path.rename(self.inbox / name)
+
+    @rule(count=counts, seed=st.integers(0, 1000), timed=st.booleans(), packed=st.booleans())
+    @recorded
+    def label(self, count: int, seed: int, *, timed: bool, packed: bool) -> None:
+        """Append labels to a file, or add a file of them."""
+        lines = self.write_log.next_labels(count, seed, timed=timed)
+        if seed % 5 == 0:
+            lines.append(self.write_log.bad_label(seed))
+        if timed and packed:
+            self.serial += 1
+            (self.labels / f"part{self.serial}.jsonl.gz").write_bytes(gzip_of(lines))
+            return
+        with (self.labels / ("timed.jsonl" if timed else "untimed.jsonl")).open("ab") as file:
+            file.write(b"".join(lines))
+
+    @rule()
+    @recorded
+    def evaluate(self) -> None:
+        """Join the labels so far."""
+        self.process.content()
 
     # Process and machine
 

@@ -1,13 +1,17 @@
 """The expected windows and counters, computed with plain lists and no code of the program."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tests.torture.records import SITES, WriteLog, number_at, site_of, time_of, vector_of
+from tests.torture.records import CLASSES, SITES, Label, WriteLog, id_of, number_at, site_of, time_of, vector_of
 
 Row = tuple[float, tuple[float, ...]]
 """Event time and vector."""
+
+LabelCounts = tuple[int, int, int]
+"""Records with an id, those with a label, and those of them that were decided right."""
 
 
 @dataclass
@@ -20,6 +24,9 @@ class StateContent:
     events: Counter[str] = field(default_factory=Counter)
     evidence: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """By segment, how many records counted as evidence of a change, and the sums of their values."""
+    labels_total: int = 0
+    labels: dict[str, list[LabelCounts]] = field(default_factory=dict)
+    """By segment, of the records in the window and of all that are kept."""
 
 
 EvidenceOf = Callable[[Sequence[int]], tuple[int, ...]]
@@ -76,14 +83,66 @@ def compare(
         if evidence_of is not None and found.evidence.get(name) != evidence_of(numbers):
             comparison.add(f"{name}: expected the evidence {evidence_of(numbers)}, found {found.evidence.get(name)}")
     _compare_counters(found, write_log, comparison)
-    comparison.lost = max(len(comparison.missing), write_log.written - found.records_total)
-    comparison.duplicated = max(len(comparison.repeated), found.records_total - write_log.written)
+    more = _compare_labels(found, write_log, window_size, comparison)
+    comparison.lost = max(len(comparison.missing), write_log.written - found.records_total, -min(more))
+    comparison.duplicated = max(len(comparison.repeated), found.records_total - write_log.written, *more)
     return comparison
 
 
-def compare_running(found: StateContent, written: int) -> Comparison:
+def label_that_counts(labels: Sequence[Label]) -> dict[str, str]:
+    """Return the class of each id: the latest by time; a label without a time is later than all before it."""
+    found: dict[str, tuple[float, str]] = {}
+    for name, of, at in labels:
+        time = math.inf if at is None else at
+        if name not in found or time >= found[name][0]:
+            found[name] = time, of
+    return {name: of for name, (_, of) in found.items()}
+
+
+def expected_labels(write_log: WriteLog, window_size: int) -> dict[str, list[LabelCounts]]:
+    """Return what labels say of each window, in the window and of all records."""
+    said = label_that_counts(write_log.labels)
+
+    def counts(numbers: Sequence[int]) -> LabelCounts:
+        kept = [number for number in numbers if id_of(number) is not None]
+        labelled = [(said[name], number) for number in kept if (name := id_of(number)) in said]
+        right = sum(CLASSES.index(of) == _decided(number) for of, number in labelled)
+        return len(kept), len(labelled), right
+
+    inside, everything = (expected_numbers(write_log.written, size) for size in (window_size, write_log.written))
+    return {name: [counts(inside[name]), counts(everything[name])] for name in inside}
+
+
+def _decided(number: int) -> int:
+    vector = vector_of(number)
+    return vector.index(max(vector))
+
+
+def _compare_labels(
+    found: StateContent, write_log: WriteLog, window_size: int, comparison: Comparison
+) -> tuple[int, ...]:
+    """Compare what labels say; return by how much each count is too large."""
+    wanted, more = expected_labels(write_log, window_size), [0, found.labels_total - len(write_log.labels)]
+    if more[-1]:
+        comparison.add(f"labels_total: expected {len(write_log.labels)}, found {found.labels_total}")
+    for name, counts in wanted.items():
+        # A window without kept records has no counts.
+        here = found.labels.get(name, [(0, 0, 0)] * len(counts))
+        if here != counts:
+            comparison.add(f"{name}: expected records, labels and right ones {counts}, found {here}")
+        more += [a - b for one, other in zip(here, counts, strict=True) for a, b in zip(one, other, strict=True)]
+    return tuple(more)
+
+
+def compare_running(found: StateContent, write_log: WriteLog) -> Comparison:
     """Check what must hold at any time: no duplicates, intact records, and consistent counts."""
-    comparison = Comparison()
+    comparison, written = Comparison(), write_log.written
+    with_id = sum(id_of(number) is not None for number in range(written))
+    if found.labels_total > len(write_log.labels):
+        comparison.add(f"labels_total: {len(write_log.labels)} written, found {found.labels_total}")
+    for name, (_, (records, labels, _)) in found.labels.items():
+        if labels > records or records > with_id:
+            comparison.add(f"{name}: {records} predictions kept of {with_id}, {labels} of them with a label")
     for name, rows in found.windows.items():
         _compare_rows(name, rows, comparison)
         if any(not 0 <= number_at(at) < written for at, _ in rows):

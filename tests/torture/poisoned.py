@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from monitor.cli import main
 from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import Format, RecordBatch, TextPiece
+from tests.torture.process import run
 
 POISON = b"poison"
 SLOW = b"slow"
@@ -38,4 +38,4 @@ def _act_on(data: bytes) -> None:
 if __name__ == "__main__":
     decoder: Any = import_module("monitor.records.decoder")
     decoder.RecordDecoder = _Poisoned
-    sys.exit(main())
+    sys.exit(run(sys.argv[1:]))

@@ -27,6 +27,12 @@ BAD_LINES: dict[str, bytes] = {
     "unknown_model": b'{"n": %d, "model": "another", "probs": [0.2, 0.3, 0.5]}\n',
 }
 """By reason, a line that must be rejected. Numbered, since files with equal heads count as copies."""
+BAD_LABELS: dict[str, bytes] = {
+    "unknown_label": b'{"n": %d, "id": "record 4", "label": "fox"}\n',
+    "no_id": b'{"n": %d, "label": "cat"}\n',
+}
+Label = tuple[str, str, float | None]
+"""The id of a record, its class, and the time of the label."""
 
 
 def seeded(seed: int) -> random.Random:
@@ -59,6 +65,12 @@ def site_of(number: int) -> str:
 def id_of(number: int) -> str | None:
     """Return a record's id; one in four has one."""
     return f"record {number}" if number % 4 == 0 else None
+
+
+def label_line(label: Label, serial: int) -> bytes:
+    """Return a label as a line."""
+    name, of, at = label
+    return json.dumps({"n": serial, "id": name, "label": of, **({} if at is None else {"time": at})}).encode() + b"\n"
 
 
 def line_of(number: int) -> bytes:
@@ -98,6 +110,8 @@ class WriteLog:
     """All records below this number were written."""
     rejected: Counter[str] = field(default_factory=Counter)
     """Lines that must be rejected, by reason; repeated ids included."""
+    labels: list[Label] = field(default_factory=list)
+    """In the order in which they were written."""
 
     def next_lines(self, count: int) -> bytes:
         """Return new records."""
@@ -118,6 +132,31 @@ class WriteLog:
         reason = sorted(BAD_LINES)[which % len(BAD_LINES)]
         self.rejected[reason] += 1
         return BAD_LINES[reason] % self.rejected.total()
+
+    def next_labels(self, count: int, seed: int, *, timed: bool) -> list[bytes]:
+        """Return labels: of records that were written or not yet or never will be, first ones, repeated and corrected ones.
+
+        Files are read in any order, so labels in several files must have times: different ones, in no order. Those without
+        a time count as they arrive, and win over the others.
+        """
+        rng, lines = seeded(seed), list[bytes]()
+        for _ in range(count):
+            # Few records, so that many have several labels.
+            number = 4 * rng.randrange(self.written // 12 + 3) * rng.choice([1, 2, 5])
+            at = BASE + len(self.labels) * 7919 % 1_000_003 * 0.001 if timed else None
+            label: Label = f"record {number}", rng.choice(CLASSES), at
+            earlier = [one for one in self.labels[-20:] if one[2] is not None]
+            if timed and earlier and rng.random() < 0.2:
+                label = rng.choice(earlier)
+            self.labels.append(label)
+            lines.append(label_line(label, len(self.labels)))
+        return lines
+
+    def bad_label(self, which: int) -> bytes:
+        """Return a label that must be rejected."""
+        reason = sorted(BAD_LABELS)[which % len(BAD_LABELS)]
+        self.rejected[reason] += 1
+        return BAD_LABELS[reason] % self.rejected.total()
 
     def repeated_line(self, which: int) -> bytes:
         """Return an earlier record with an id; empty while there is none."""

@@ -17,7 +17,7 @@ CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "unlink", "ftruncate", "ope
 
 _STATE_FILES = (
     *("", "state.db", "state.db-wal", "state.db-journal", "state.db.new", "state.db.new-journal", "state.lock"),
-    *("in_flight.inbox", "rejected.jsonl", "hash.key", "hash.key.tmp", "ballast", "ballast.tmp"),
+    *("in_flight.inbox", "in_flight.labels", "rejected.jsonl", "hash.key", "hash.key.tmp", "ballast", "ballast.tmp"),
 )
 
 
@@ -59,6 +59,11 @@ def _write_more(site: Site, serial: int) -> None:
         file.write(
             site.write_log.next_lines(300) + site.write_log.bad_line(serial) + site.write_log.repeated_line(serial * 12)
         )
+    with (site.labels / "grows.jsonl").open("ab") as file:
+        file.write(b"".join(site.write_log.next_labels(60, serial, timed=False)) + site.write_log.bad_label(serial))
+    (site.labels / f"new{serial}{len(list(site.labels.iterdir()))}.jsonl").write_bytes(
+        b"".join(site.write_log.next_labels(40, serial, timed=True))
+    )
     (site.inbox / f"new{serial}{len(list(site.inbox.iterdir()))}.jsonl").write_bytes(site.write_log.next_lines(150))
 
 
@@ -104,5 +109,5 @@ def _spread(count: int, most: int | None) -> list[int]:
 
 def _paths(site: Site) -> list[str]:
     """Return the arguments that restrict strace to the files of a site."""
-    paths = [site.inbox, *(site.state / name for name in _STATE_FILES)]
+    paths = [site.inbox, site.labels, *(site.state / name for name in _STATE_FILES)]
     return [word for path in paths for word in ("-P", str(path))]

@@ -4,8 +4,8 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from monitor.cli import main
 from monitor.state import database
+from tests.torture.process import run
 
 _configure = database._configure  # noqa: SLF001
 
@@ -17,4 +17,4 @@ def _without_sync(connection: sqlite3.Connection, path: Path, *, networked: bool
 
 if __name__ == "__main__":
     database._configure = _without_sync  # noqa: SLF001
-    sys.exit(main())
+    sys.exit(run(sys.argv[1:]))

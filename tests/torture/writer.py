@@ -46,6 +46,7 @@ class Writer:
         self._pause, self._rotates = pause_seconds, rotate
         self._serial = 0
         self._growing = [self._open(f"stream{which}.jsonl") for which in range(files)]
+        self._labels = inbox.parent / "labels"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.failure: BaseException | None = None
@@ -79,7 +80,9 @@ class Writer:
     def step(self) -> None:
         """Perform one random action."""
         action = self._random.random()
-        if action < 0.93:
+        if action < 0.1:
+            self._label()
+        elif action < 0.93:
             self._append(self._random.choice(self._growing))
         elif action < 0.975 and self._rotates:
             self._rotate(self._random.randrange(len(self._growing)))
@@ -113,6 +116,23 @@ class Writer:
         file.pending = data[end:]
         if file.mark is None and b"\n" in data[:end]:
             file.mark = self._seen()
+
+    def _label(self) -> None:
+        """Append labels to a file, or add a file of them."""
+        timed, seed = self._random.random() < 0.7, self._random.randrange(1 << 30)
+        lines = self._write_log.next_labels(self._random.randint(1, 15), seed, timed=timed)
+        if self._random.random() < 0.05:
+            lines.append(self._write_log.bad_label(seed))
+        if timed and self._random.random() < 0.1:
+            temporary, name = self._labels / ".labels.tmp", self._name(".jsonl.gz")
+            temporary.write_bytes(gzip_of(lines))
+            temporary.rename(self._labels / name)
+            return
+        data = b"".join(lines)
+        cut = self._random.randint(0, len(data))
+        with (self._labels / ("timed.jsonl" if timed else "untimed.jsonl")).open("ab", buffering=0) as file:
+            file.write(data[:cut])
+            file.write(data[cut:])
 
     def _rotate(self, which: int) -> None:
         """Rename `f` to `f.1` and start a new `f`, once the old one is known.

@@ -1,6 +1,6 @@
 """A rich site: a model whose accuracy fell at one scanner, with history, late labels and a real reference."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -12,6 +12,8 @@ from monitor.core.baselines.output_drift import Measure
 from monitor.core.change import FEWEST_BLOCKS, ChangeStatus, Direction
 from monitor.core.estimate import Estimate, NoEstimate, Result, Why, WindowState
 from monitor.core.history import Series, Span
+from monitor.core.labels.realised import KeptRows, LabelColumns, LabelScope, label_sums
+from monitor.core.labels.track_record import Answer, Block, BlockTruth, TrackRecord
 from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentReport, WindowReports
 from monitor.core.scores import Floats
 from monitor.core.segments import Segment
@@ -250,6 +252,97 @@ def detector_report(records: int = 2000, reference: Reference | None = None, lik
     return Report(DETECTOR, NOW - 4.0, 0.01, facts_of(reference), windows, most_segments=200)
 
 
+AUDITED = "audited"
+DAY = 86400.0
+_SHARE, _LABELLED_RECORDS = 0.02, 5000
+AUDITED_SITES = ("Aachen", "Bonn", "Celle", "Dresden")
+"""The audit says that estimates hold; that they are wrong, with labels missing; biased labels disagree; no labels."""
+
+
+@cache
+def audited_report() -> Report:
+    """A model whose labels come late, as columns: of an audit, and of cases that doctors chose."""
+    reference = sample_reference()
+    windows = []
+    for segment in ((), *((("site", site),) for site in AUDITED_SITES)):
+        found = reference.calibration.estimate(outputs(2000, 300)[0].astype(np.float32))
+        low = AlertStatus(
+            "accuracy_low", AlertType.ACCURACY, Severity.CRITICAL, AlertPhase.OK, 0.0,
+            held=False, estimator="adaptive", threshold=reference.calibration.accuracy - 0.05,
+        )  # fmt: skip
+        windows.append(
+            SegmentReport(
+                segment,
+                2000,
+                WindowState.OK,
+                dict(found.estimators),
+                found.disagreement,
+                found.chance_disagreement,
+                (),
+                NOW - 9.0,
+                NOW - 4.0,
+                (low,),
+                state_since=NOW - 9 * DAY,
+                field=found.field,
+            )
+        )
+    rows = [_kept(place, site) for place, site in enumerate(AUDITED_SITES)]
+    places = np.zeros(len(rows), dtype=np.int64), np.arange(1, len(rows) + 1)
+    sums = label_sums(rows, places, len(windows), len(CLASSES), LabelScope(30 * DAY, 0.0, _SHARE), NOW)
+    columns = replace(
+        WindowReports.of(windows),
+        labels=LabelColumns.of(sums, held=1234, joined=1200, share=_SHARE),
+        track_records=(
+            track_record([0.86, 0.88, 0.85, 0.87, 0.86]),
+            track_record([0.86, 0.88, 0.85, 0.87, 0.86]),
+            track_record([0.87, 0.86, 0.84, 0.70]),
+            track_record([0.87, 0.71], audited=False),
+            track_record([None, None, 0.5], labels=4),
+        ),
+    )
+    facts = InputFacts(rejected_share=0.0, unmatched_labels=34)
+    return Report(AUDITED, NOW - 4.0, 0.02, facts_of(reference), columns, facts, 200, {}, 500)
+
+
+def _kept(place: int, site: str) -> KeptRows:
+    """The kept predictions of a site."""
+    random = np.random.default_rng(place)
+    count = _LABELLED_RECORDS
+    likely, truth = outputs(count, 400 + place, noise=1.65 if site == "Bonn" else 1.0)
+    at = np.sort(NOW - 30 * DAY + random.random(count) * 30 * DAY)
+    picked = random.random(count) < _SHARE
+    ids = random.integers(1 << 60, 1 << 63, count, dtype=np.uint64)
+    ids[picked] = 2 + np.arange(picked.sum(), dtype=np.uint64)
+    came = (random.random(count) < (0.7 if site == "Bonn" else 1.0)) & (at < NOW - 8 * DAY)
+    unsure = likely.max(axis=1) < 0.7
+    chosen = unsure & (random.random(count) < 0.2)
+    labelled = came & {"Celle": chosen & ~picked, "Dresden": np.zeros(count, dtype=np.bool_)}.get(site, picked | chosen)
+    oldest, inside = np.full((2, 1 + len(AUDITED_SITES)), np.nan)
+    oldest[[0, place + 1]], inside[[0, place + 1]] = at[count - 2000], 2000
+    return KeptRows(
+        ids, at, likely.max(axis=1), likely.argmax(axis=1), np.full(count, place), np.where(labelled, truth, -1),
+        np.full(count, 4.5 * DAY), oldest, np.nan_to_num(inside).astype(np.int64),
+    )  # fmt: skip
+
+
+def track_record(
+    truths: Sequence[float | None], *, audited: bool = True, labels: int = 180, said: float = 0.868
+) -> TrackRecord:
+    """Blocks of four days; `truths` are what labels say of each."""
+    record, long = TrackRecord(), 4 * DAY
+    for index, value in enumerate(truths):
+        began = NOW - 8 * DAY - long * (len(truths) - index)
+        wiggle = 0.006 * (-1) ** index
+        answers: dict[str, Answer] = {
+            "adaptive": (said + wiggle, said - 0.02, said + 0.022),
+            "doc_ts": (said + 2 * wiggle - 0.01, said - 0.03, said + 0.012),
+            "ac_ts": (0.91, None, None),
+        }
+        truth = None if value is None else BlockTruth(labels, value, value - 0.06, value + 0.05, audited)
+        record = record.add(Block(began, began + long - 600.0, 2000, 0.87, answers, truth))
+    return record
+
+
 def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: int = 7) -> Series:
     """A history: warming, ok, then falling, with a gap and a span of degraded input."""
     random = np.random.default_rng(seed)
@@ -288,7 +381,7 @@ def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: i
 def sample_site(reports: Mapping[str, Report] | None = None) -> Site:
     """The site, with the three models of the other pages."""
     shown = {**three_models(), MODEL: sample_report()} if reports is None else dict(reports)
-    references = {MODEL: sample_reference, DETECTOR: detector_reference}
+    references = {MODEL: sample_reference, AUDITED: sample_reference, DETECTOR: detector_reference}
 
     def history(model: str, segment: str, span: Span) -> Series | None:
         if model != MODEL or all(one.name != segment for one in shown[MODEL].segments):

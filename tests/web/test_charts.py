@@ -21,10 +21,12 @@ from monitor.web.charts.over_time import (
     BRIEFLY,
     NARROW,
     WIDE,
+    BlockPoint,
     ChartSize,
     Mark,
     OverTime,
     RealisedPoint,
+    block_by_block,
     evidence_over_time,
     over_time,
     points_of,
@@ -383,10 +385,49 @@ def test_realised_accuracies_are_diamonds_with_their_time_and_interval() -> None
     assert last[0].text
 
 
-def test_a_bar_shows_the_realised_accuracy_with_its_interval() -> None:
+@given(
+    blocks=st.lists(
+        st.tuples(st.floats(-1e6, 1e6), st.floats(0.0, 1e6), _SHARES, _SHARE, _SHARE, st.booleans()), max_size=60
+    ),
+    size=_SIZES,
+)
+def test_any_blocks_stay_inside_the_frame(
+    blocks: list[tuple[float, float, float | None, float, float, bool]], size: ChartSize
+) -> None:
+    """With a bar for each estimate, and a diamond where there are labels."""
+    shown = []
+    for when, long, value, one, other, told in blocks:
+        ends, start, end = Interval(min(one, other), max(one, other)), NOW + when, NOW + when + long
+        labels = RealisedPoint(start, end, (one + other) / 2, *ends, 50, audited=True) if told else None
+        shown.append(BlockPoint(start, end, value, None if one < 0.1 else ends, labels))
+    root = drawn(block_by_block(shown, size))
+    inside(root)
+    assert len(of_kind(root, "band")) == sum(one.estimate is not None for one in shown)
+    assert len(of_kind(root, "realised")) == sum(one.realised is not None for one in shown)
+
+
+def test_a_block_shows_its_estimate_and_its_labels_at_its_time() -> None:
+    said, told = Interval(0.82, 0.86), RealisedPoint(NOW, NOW + 3600.0, 0.71, 0.64, 0.77, 1412, audited=True)
+    impossible = BlockPoint(math.nan, math.inf, 0.5, None, None)
+    root = drawn(
+        block_by_block(
+            [BlockPoint(NOW - 3600.0, NOW, 0.85, said, None), BlockPoint(*told[:2], 0.84, said, told), impossible]
+        )
+    )
+    assert "; the latest: estimated 84.0%, labels say 71.0%" in (root.get("aria-label") or "")
+    assert [one.text for one in of_kind(root, "level")] == ["84.0% estimate", "71.0% labels"]
+    (mark,), (_, bar_) = of_kind(root, "realised"), of_kind(root, "band")
+    assert (mark[0].text or "").endswith(": 71.0% audited, 64.0% to 77.0%; 1,412 labels")
+    assert (bar_[0].text or "").endswith(": estimated 84.0%, 82.0% to 86.0%")
+    (whisker,) = of_kind(root, "whisker")
+    middle = float(bar_.get("x") or 0) + float(bar_.get("width") or 0) / 2
+    assert float(whisker.get("x1") or 0) == pytest.approx(middle, abs=2.0)
+
+
+def test_a_bar_shows_the_audited_accuracy_with_its_interval() -> None:
     estimate, scale = Estimate(0.9, 500, Interval(0.88, 0.92)), Scale(0.5)
-    text = bar(estimate, 0.9, (), scale, realised=Estimate(0.7, 60, Interval(0.6, 0.8)))
-    assert "realised 70.0%, its interval 60.0% to 80.0%" in text
+    text = bar(estimate, 0.9, (), scale, audited=Estimate(0.7, 60, Interval(0.6, 0.8)))
+    assert "audited 70.0%, its interval 60.0% to 80.0%" in text
     assert (text.count('class="whisker"'), text.count('class="realised"')) == (3, 1)
     assert "realised" not in bar(estimate, 0.9, (), scale)
 

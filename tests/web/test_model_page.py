@@ -30,9 +30,12 @@ from tests.strategies import older
 from tests.web.reading import Reader, site_of, text_of
 from tests.web.sample_reports import NOW, estimated, low, segment, three_models
 from tests.web.sample_site import (
+    AUDITED,
+    AUDITED_SITES,
     DETECTOR,
     MODEL,
     SHIFTED,
+    audited_report,
     detected,
     detector_reference,
     detector_report,
@@ -96,11 +99,13 @@ _ALL_PAGES = [
     (model_page, {"name": "nodules"}),
     (reference_page, {"name": "density"}),
     (model_page, {"name": DETECTOR}),
+    (model_page, {"name": AUDITED}),
+    *((model_page, {"name": AUDITED, "segment": f"site={site}"}) for site in AUDITED_SITES),
 ]
 
 
 def _rich_site() -> Site:
-    return sample_site({**sample_site().reports(), DETECTOR: detector_report()})
+    return sample_site({**sample_site().reports(), DETECTOR: detector_report(), AUDITED: audited_report()})
 
 
 @pytest.mark.parametrize(("page", "query"), _ALL_PAGES)

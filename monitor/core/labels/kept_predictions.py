@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from monitor.core.recent_ids import Hashes
-from monitor.core.scores import Booleans, Floats, Integers
+from monitor.core.scores import Floats, Integers
 from monitor.core.segments import ALL, Chunk, Segment
 
 _PREDICTION = np.dtype(
@@ -152,6 +152,11 @@ class RowLog:
         while self._batches and self._batches[0][1] <= self.first:
             self._needed_from = self._batches.popleft()[0] + 1
 
+    def drop_before(self, at: float, column: str = "at") -> None:
+        """Drop the oldest rows as long as they are before a time. Later ones may be, too: clocks are set back."""
+        live = self[column] >= at
+        self.drop(int(np.argmax(live)) if live.any() else len(live))
+
     def clear(self) -> None:
         """Drop all rows."""
         self.drop(len(self))
@@ -249,6 +254,8 @@ class Labels(RowLog):
         is_known = known >= 0
         before, said = (self["at"][known], self["label"][known]) if len(self) else (times[kept], labels[kept])
         differs = is_known & (said != labels[kept])
+        # One without a time is later than all before it, also if the clock was set back since.
+        times[kept] = np.where(is_known & np.isnan(at[kept]), np.maximum(times[kept], before), times[kept])
         newer = ~is_known | (times[kept] > before) | (differs & (times[kept] == before))
         # In a batch, all but the last one of an id: repetitions, or corrected at once.
         winner = np.full(len(ids), -1)
@@ -303,13 +310,6 @@ class KeptPredictions(RowLog):
     def _set(self, rows: Integers, labels: Labels, known: Integers) -> None:
         self["label"][rows] = labels["label"][known]
         self["delay"][rows] = labels["at"][known] - self["at"][rows]
-
-    def drop_before(self, at: float) -> Booleans:
-        """Drop the oldest rows as long as they are before a time; return which of the others are not before it."""
-        live: Booleans = self["at"] >= at
-        gone = int(np.argmax(live)) if live.any() else len(live)
-        self.drop(gone)
-        return live[gone:]
 
 
 class Places:

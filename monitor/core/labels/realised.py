@@ -422,6 +422,10 @@ class LabelColumns:
         """Return the number of windows. A report may have more behind them, which have no records now."""
         return int(self.accuracy.shape[1])
 
+    def without_classes(self) -> "LabelColumns":
+        """Return them for a reader who looks at all windows: intervals of each class are costly to make."""
+        return replace(self, sums=replace(self.sums, classes=self.sums.classes[:0]))
+
     def window(self, index: int) -> SegmentLabels | None:
         """Return what labels say of one window; None if it has no records now."""
         if index >= len(self):
@@ -443,16 +447,12 @@ class LabelColumns:
         found = share_columns(np.stack([right, right]), among, LEVEL, among=among >= FEWEST_CASES)
         rows = [
             [
-                None if isnan(value) else RealisedAccuracy(value, lower, upper, count)
+                None if isnan(value) else RealisedAccuracy(value, lower, upper, int(count))
                 for value, lower, upper, count in row
             ]
             for row in np.stack([*found, among], axis=2).tolist()
         ]
         return tuple(map(RealisedClass, cases.tolist(), decided.tolist(), *rows))
-
-    def without_classes(self) -> "LabelColumns":
-        """Return the same for a reader who looks at all windows, since the intervals of classes are costly to make for each."""
-        return replace(self, sums=replace(self.sums, classes=self.sums.classes[:0]))
 
     def _scope(self, scope: int, index: int) -> ScopeLabels:
         sums, place = self.sums, (scope, index)

@@ -1,4 +1,4 @@
-"""Over time: the estimate with interval, reference, thresholds, realised accuracies and gaps; the evidence of a change."""
+"""Over time: the estimate with interval, reference, thresholds, what labels say and gaps; blocks; the evidence of a change."""
 
 import math
 import statistics
@@ -219,7 +219,7 @@ class Mark:
 
 
 class RealisedPoint(NamedTuple):
-    """The realised accuracy of the labelled cases of some time, with its exact interval."""
+    """What labels say of the records of some time, with its interval."""
 
     start: float
     end: float
@@ -227,6 +227,18 @@ class RealisedPoint(NamedTuple):
     lower: float
     upper: float
     labels: int
+    audited: bool = False
+    """Whether the labels are those of an audit; else it is the accuracy of labelled cases."""
+
+
+class BlockPoint(NamedTuple):
+    """The estimate of a block of records, and what labels say of it; None where that is unknown."""
+
+    start: float
+    end: float
+    estimate: float | None
+    interval: Interval | None
+    realised: RealisedPoint | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,19 +514,21 @@ def point_words(point: Point) -> str:
     return f"{text}; {point.records:,} records"
 
 
-def _realised(realised: Iterable[RealisedPoint], x: Linear, y: Linear) -> Iterable[str]:
+def _realised(realised: Iterable[RealisedPoint], x: Linear, y: Linear, *, across: bool = True) -> Iterable[str]:
     """Draw each as a diamond in the middle of its time: a line across over that time, a line upwards over its interval."""
     for one in realised:
         left, right = x(one.start), x(one.end)
         at, height = (left + right) / 2, y(one.value)
-        yield line("whisker", left, height, right, height)
+        if across:
+            yield line("whisker", left, height, right, height)
         yield line("whisker", at, y(one.lower), at, y(one.upper))
         yield diamond("realised", at, height, 5.5, _realised_words(one))
 
 
 def _realised_words(one: RealisedPoint) -> str:
-    share = f"{per_cent(one.value)} realised, {per_cent(one.lower)} to {per_cent(one.upper)}"
-    return f"{clock(one.start)} to {clock(one.end)}: {share}; {one.labels:,} labelled cases"
+    kind, cases = ("audited", "labels") if one.audited else ("realised", "labelled cases")
+    share = f"{per_cent(one.value)} {kind}, {per_cent(one.lower)} to {per_cent(one.upper)}"
+    return f"{clock(one.start)} to {clock(one.end)}: {share}; {one.labels:,} {cases}"
 
 
 def _label(points: list[Point], data: OverTime, realised: Sequence[RealisedPoint]) -> str:
@@ -530,4 +544,50 @@ def _label(points: list[Point], data: OverTime, realised: Sequence[RealisedPoint
         text += f"; {data.compared.name} accuracy {per_cent(data.compared.value)}"
     text += "".join(f"; {OTHER_REFERENCE} from {clock(one.at)} on" for one in replaced(points))
     text += "".join(f"; threshold of {mark.name} {per_cent(mark.value)}" for mark in data.thresholds)
-    return text + (f"; {len(realised)} realised accuracies of labelled cases" if realised else "")
+    text += f"; {count} audited accuracies" if (count := sum(one.audited for one in realised)) else ""
+    return text + (f"; {count} realised accuracies of labelled cases" if (count := len(realised) - count) else "")
+
+
+_LEAST_WIDTH, _BETWEEN = 4.0, 3.0
+"""Of blocks, and between two of them."""
+
+
+def block_by_block(blocks: Sequence[BlockPoint], size: ChartSize = WIDE) -> Markup:
+    """Return the chart of estimates against labels: a bar over the time of each block, and a diamond."""
+    shown = [one for one in blocks if possible(one.start) and possible(one.end)]
+    known = [one for one in shown if one.estimate is not None]
+    realised = [one.realised for one in shown if one.realised is not None]
+    ends = [end for one in known for end in (one.estimate or 0.0, *(one.interval or ()))]
+    least, most = share_range([*ends, *(end for one in realised for end in (one.lower, one.value, one.upper))])
+    start = min((one.start for one in shown), default=0.0)
+    end = max([start + 60.0, *(one.end for one in shown)])
+    box = size.box
+    x, y = Linear(start, end, box.left, box.right), Linear(least, most, box.bottom, box.top)
+    parts = [*_grid(size, x, y)]
+    for one in known:
+        # With some space in between, but a short one can still be seen.
+        wide = max(x(one.end) - x(one.start) - _BETWEEN, _LEAST_WIDTH)
+        left = min(max((x(one.start) + x(one.end) - wide) / 2, box.left), box.right - wide)
+        right = left + wide
+        lower, upper = one.interval or (one.estimate or 0.0,) * 2
+        parts.append(rectangle("band", left, y(upper), right - left, y(lower) - y(upper), _block_words(one)))
+        parts.append(line("estimate", left, y(one.estimate or 0.0), right, y(one.estimate or 0.0)))
+    parts += _realised(realised, x, y, across=False)
+    judged = [one for one in known if one.realised is not None]
+    if judged and (last := judged[-1].realised) is not None:
+        levels = [("value", "estimate", judged[-1].estimate or 0.0), ("realised", "labels", last.value)]
+        parts += _labels(levels, size, y, per_cent)
+    return box.svg(parts, label=_blocks_label(shown, judged), kind="over-time")
+
+
+def _block_words(one: BlockPoint) -> str:
+    share = "" if one.interval is None else f", {between(one.interval)}"
+    return f"{clock(one.start)} to {clock(one.end)}: estimated {per_cent(one.estimate or 0.0)}{share}"
+
+
+def _blocks_label(blocks: Sequence[BlockPoint], judged: Sequence[BlockPoint]) -> str:
+    """Describe the chart for screen readers."""
+    text = f"Estimated against realised accuracy, {len(blocks)} blocks, {len(judged)} with labels"
+    if judged and (last := judged[-1].realised) is not None:
+        text += f"; the latest: estimated {per_cent(judged[-1].estimate or 0.0)}, labels say {per_cent(last.value)}"
+    return text

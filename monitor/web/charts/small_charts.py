@@ -39,9 +39,9 @@ def bar(
     thresholds: Sequence[float],
     scale: Scale,
     field: Interval | None = None,
-    realised: Estimate | None = None,
+    audited: Estimate | None = None,
 ) -> Markup:
-    """Return an estimate with its interval, field interval, baseline, thresholds and the realised accuracy with its interval."""
+    """Return an estimate with its interval, field interval, baseline, thresholds and the audited accuracy with its interval."""
     least, most = estimate.interval or (estimate.accuracy, estimate.accuracy)
     label = [f"estimated accuracy {per_cent(estimate.accuracy)}"]
     if estimate.interval is not None:
@@ -51,9 +51,9 @@ def bar(
     if reference is not None:
         label.append(f"baseline {per_cent(reference)}")
     label += [f"alert threshold {per_cent(one)}" for one in thresholds]
-    if realised is not None:
-        label.append(f"realised {per_cent(realised.accuracy)}")
-        label += [] if realised.interval is None else [f"its interval {between(realised.interval)}"]
+    if audited is not None:
+        label.append(f"audited {per_cent(audited.accuracy)}")
+        label += [] if audited.interval is None else [f"its interval {between(audited.interval)}"]
     left, right = scale.x(least), scale.x(most)
     parts = [
         f'<line class="axis" x1="{_MARGIN}" x2="{_WIDTH - _MARGIN}" y1="{_MIDDLE}" y2="{_MIDDLE}"/>',
@@ -71,7 +71,7 @@ def bar(
         parts.append(f'<line class="threshold" x1="{at}" x2="{at}" y1="4" y2="{_MIDDLE + 12}"/>')
         parts.append(f'<path class="flag" d="M{at - 5:.1f} 0h10l-5 7z"/>')
     parts.append(f'<circle class="value" cx="{scale.x(estimate.accuracy)}" cy="{_MIDDLE}" r="4.5"/>')
-    parts += [] if realised is None else _realised_mark(realised, scale)
+    parts += [] if audited is None else _audited_mark(audited, scale)
     parts.append(f'<text x="{_MARGIN}" y="{_HEIGHT - 1}">{scale.least:.0%}</text>')
     parts.append(f'<text x="{_WIDTH - _MARGIN}" y="{_HEIGHT - 1}" text-anchor="end">{scale.most:.0%}</text>')
     described = escape(", ".join(label))
@@ -80,13 +80,13 @@ def bar(
     return Markup(drawing)  # noqa: S704  every text in it was escaped
 
 
-def _realised_mark(realised: Estimate, scale: Scale) -> Iterable[str]:
+def _audited_mark(audited: Estimate, scale: Scale) -> Iterable[str]:
     """Draw a diamond, with its interval behind it."""
-    if realised.interval is not None:
-        left, right = (scale.x(one) for one in realised.interval)
+    if audited.interval is not None:
+        left, right = (scale.x(one) for one in audited.interval)
         yield line("whisker", left, _MIDDLE, right, _MIDDLE)
         yield from (line("whisker", end, _MIDDLE - 4, end, _MIDDLE + 4) for end in (left, right))
-    yield f'<path class="realised" d="M{scale.x(realised.accuracy)} {_MIDDLE - 6}l6 6-6 6-6-6z"/>'
+    yield f'<path class="realised" d="M{scale.x(audited.accuracy)} {_MIDDLE - 6}l6 6-6 6-6-6z"/>'
 
 
 MOST_CLASSES = 20

@@ -1,4 +1,4 @@
-"""The page of one window of a model: status, history, alerts, performance, estimators, sets, classes, records."""
+"""The page of one window of a model: status, labels, history, alerts, performance, estimators, sets, classes, records."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,17 @@ from monitor.web.charts.over_time import (
     without_estimate,
 )
 from monitor.web.charts.small_charts import MOST_CLASSES, ShareScale, class_shares, drift_row, moved_most, pair_of_bars
+from monitor.web.pages.from_labels import labels_of, realised_points
 from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
     Urgency,
     Within,
     active_alerts,
     baseline_accuracy,
+    compared_of,
     fired_changes,
     headline_of,
+    is_doubted,
     severity_suffix,
     urgency_key,
     urgency_of,
@@ -124,6 +127,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
             if result.prediction_sets is not None
         },
         odd=oddities(report.input),
+        **labels_of(report, segment, windows.labels, now),
         **_comparison(report, segment),
         **_changes(segment, now),
         **_history(report, segment, site.history(report.model, segment.name, Span(span)), now),
@@ -176,7 +180,7 @@ def _comparison(report: Report, segment: SegmentReport) -> dict[str, Any]:
         # Names come from records, and people paste the command.
         "confirm": f"cpcmon baseline {quote(report.model)} --segment {quote(segment.name)} --confirm",
         "compared_verdict": None
-        if segment.verdict is None or (segment.verdict is Verdict.HOLDS and _fires(segment))
+        if segment.verdict is None or (segment.verdict is Verdict.HOLDS and (_fires(segment) or is_doubted(segment)))
         else verdict_words(segment.verdict, segment.baseline),
         "drifts": [(MEASURES[one.measure], one, drift_row(MEASURES[one.measure], one, most)) for one in segment.drift],
         "changed_class": None
@@ -227,7 +231,7 @@ def _budgets(segment: SegmentReport) -> list[Mark]:
 def _compared(alert: AlertStatus, report: Report, segment: SegmentReport) -> Estimate | Performance | None:
     """Return the estimate that an alert compares, or an end of whose interval it compares."""
     if alert.metric is None or report.reference is None:
-        return headline_of(segment)
+        return compared_of(alert, segment)
     classes = report.reference.classes
     of_class = classes.index(alert.of_class) if alert.of_class in classes else None
     return next((one for one in segment.performance if one.target == Target(alert.metric, of_class)), None)
@@ -256,6 +260,12 @@ _LEVELS = {
 }
 
 
+_LABELS = {
+    True: "audited accuracy of a block of records, with its interval",
+    False: "what labels say of a block of records, with its interval",
+}
+
+
 def _history(report: Report, segment: SegmentReport, series: Series | None, now: float) -> dict[str, Any]:
     """Return the chart of the estimate over time, its legend and its table."""
     facts = report.reference
@@ -279,6 +289,9 @@ def _history(report: Report, segment: SegmentReport, series: Series | None, now:
         _budgets(segment),
     )
     shown = data.points()
+    data = replace(
+        data, realised=[one for one in realised_points(segment.track_record) if shown and one.end >= shown[0].at]
+    )
     changes = replaced(shown)
     stepped = series is not None and series.step_seconds is not None
     has_field = any(point.field is not None for point in shown)
@@ -288,7 +301,7 @@ def _history(report: Report, segment: SegmentReport, series: Series | None, now:
         "lowest": ("lowest estimate within a point", stepped),
         "reference": (_LEVELS[_has_own(segment), _is_labelled(segment)], data.compared is not None),
         "threshold": ("threshold of an alert", bool(data.thresholds)),
-        "realised": ("realised accuracy of labelled cases, with its exact interval", bool(data.realised)),
+        "realised": (_LABELS[{one.audited for one in data.realised} == {True}], bool(data.realised)),
         "begun": ("start of an alert", bool(data.alerts)),
         "began": ("where a change most likely began", bool(data.began)),
         "replaced": (

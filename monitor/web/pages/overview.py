@@ -10,6 +10,7 @@ from monitor.core.estimate import HEADLINE
 from monitor.core.report import Report, SegmentReport
 from monitor.reference.reference import NO_ADAPTIVE
 from monitor.web.charts.small_charts import Scale, bar
+from monitor.web.pages.from_labels import brief_audited, doubt_words, missing_words
 from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
     SEVERITIES,
@@ -17,9 +18,11 @@ from monitor.web.pages.status import (
     Within,
     active_alerts,
     alert_urgency,
+    audited_of,
     baseline_accuracy,
     fired_changes,
     headline_of,
+    is_doubted,
     overall_status,
     rank,
     ranked,
@@ -101,6 +104,8 @@ def _no_alerts(reports: Sequence[Report]) -> str:
         return "No alert is configured, so none can fire."
     if suspects := suspected(reports):
         return f"No alert fires, but {suspects}: this is no all-clear."
+    if doubted := sum(map(is_doubted, segments)):
+        return f"No alert fires, but labels disagree with the estimates of {plural(doubted, 'window')}: this is no all-clear."
     unknown = sum(headline_of(segment) is None for segment in segments)
     if unknown:
         return f"No alert fires, but {plural(unknown, 'window')} cannot be evaluated: this is no all-clear."
@@ -131,6 +136,7 @@ def _model(report: Report, now: float, most: int) -> dict[str, Any]:
         ),
         "notes": _notes(report),
         "rows": [_row(segment, report, inside.get(segment.name, Within()), scale, now) for segment in shown],
+        "audits": any(audited_of(segment) is not None for segment in shown),
         "more": len(parts) - most,
     }
 
@@ -154,6 +160,8 @@ def _scale(segments: Sequence[SegmentReport], report: Report) -> Scale:
             values.append(estimate.interval.lower if estimate.interval else estimate.accuracy)
             values += [one.lower for one in segment.field]
             values += thresholds_of(segment)
+        if (audited := audited_of(segment)) is not None and audited.interval is not None:
+            values.append(audited.interval.lower)
     return Scale.around(values)
 
 
@@ -161,7 +169,10 @@ def _row(segment: SegmentReport, report: Report, inside: Within, scale: Scale, n
     own, estimate, thresholds = urgency_of(segment), headline_of(segment), thresholds_of(segment)
     reference, baseline = None if report.reference is None else report.reference.accuracy, segment.baseline
     field = segment.field[-1] if segment.field else None
-    drawn = estimate and bar(estimate, baseline_accuracy(segment, report), thresholds, scale, field)
+    drawn = estimate and bar(
+        estimate, baseline_accuracy(segment, report), thresholds, scale, field, audited_of(segment)
+    )
+    audited, doubt = None if segment.labels is None else segment.labels.horizon.audited, doubt_words(segment, now)
     return {
         "segment": segment,
         "urgency": inside.urgency(own),
@@ -171,11 +182,15 @@ def _row(segment: SegmentReport, report: Report, inside: Within, scale: Scale, n
         "estimate": estimate,
         "field": field,
         "bar": drawn,
+        "audited": audited,
+        "audited_from": "" if audited is None else brief_audited(audited, now),
+        "missing": missing_words(audited),
+        "doubt": doubt,
         "disagreement": _disagreement(segment),
         "fired": (fired := fired_changes(segment, now)),
         # The estimate of a window holds while most of its records are from before the change.
         "verdict": ""
-        if segment.verdict is None or (fired and segment.verdict is Verdict.HOLDS)
+        if segment.verdict is None or ((fired or doubt) and segment.verdict is Verdict.HOLDS)
         else f"{verdict_words(segment.verdict, baseline)}.",
         "holds": segment.verdict is Verdict.HOLDS,
         "changed": _changed(segment, report),

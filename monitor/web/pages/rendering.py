@@ -17,7 +17,7 @@ from monitor.core.alerts import runbook
 from monitor.core.history import Span
 from monitor.core.report import Report
 from monitor.web.pages import wording
-from monitor.web.pages.status import Urgency, active_alerts, alert_urgency, headline_of
+from monitor.web.pages.status import Urgency, active_alerts, alert_urgency, compared_of
 from monitor.web.server.request import HTML, Page, Pages, Request, Response
 from monitor.web.site import Site
 
@@ -103,7 +103,15 @@ def _environment() -> Environment:
     )
     formats = (
         *(wording.per_cent, wording.between, wording.points, wording.thousands, wording.plural, wording.byte_size),
-        *(wording.clock, wording.moment, wording.ago, wording.lasting, wording.unbroken, wording.place),
+        *(
+            wording.duration,
+            wording.clock,
+            wording.moment,
+            wording.ago,
+            wording.lasting,
+            wording.unbroken,
+            wording.place,
+        ),
         *(wording.alert_words, wording.phase_words, wording.phase, wording.problem_words),
         *(wording.baseline_words, wording.against, wording.compared_value, wording.distance, wording.power),
     )
@@ -114,7 +122,7 @@ def _environment() -> Environment:
         runbook_name=lambda alert: runbook(alert.kind, upward=alert.upward),
         alert_urgency=alert_urgency,
         active_alerts=active_alerts,
-        headline_of=headline_of,
+        compared_of=compared_of,
         none_shown=Markup('<span class="none">none</span>'),
     )
     return environment

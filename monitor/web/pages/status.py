@@ -13,7 +13,7 @@ from typing import Self
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.baselines.comparison import Verdict
 from monitor.core.change import Direction
-from monitor.core.estimate import Estimate
+from monitor.core.estimate import AUDITED, Estimate, Interval
 from monitor.core.estimators.ensemble import headline_in
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL, name_of
@@ -34,15 +34,17 @@ class Urgency(IntEnum):
     UNKNOWN = 2, "?", "Unknown"
     PROBLEM = 3, "!", "Input problem"
     """The input of the model has a problem, so that no alert fires says little."""
-    CHANGED = 4, "≠", "Changed"
+    DOUBTED = 4, "✗", "Labels disagree"
+    """No alert, but the labels of the latest judged block disagree with the estimates."""
+    CHANGED = 5, "≠", "Changed"
     """No alert, but the estimate fell or the outputs drifted since the baseline."""
-    INFO = 5, "○", "Info"
+    INFO = 6, "○", "Info"
     """Only alerts of severity info fire or are pending."""
-    UNVERIFIED = 6, "◌", "No alert, baseline unverified"
+    UNVERIFIED = 7, "◌", "No alert, baseline unverified"
     """Compared with its own first records, and nobody has confirmed those."""
-    UNWATCHED = 7, "–", "No alert configured"
+    UNWATCHED = 8, "–", "No alert configured"
     """No alert is configured, so that none fires says nothing."""
-    FINE = 8, "✓", "No alert"
+    FINE = 9, "✓", "No alert"
 
     def __new__(cls, value: int, sign: str, words: str) -> Self:
         """Return a member with its sign and words."""
@@ -67,6 +69,23 @@ def headline_of(segment: SegmentReport) -> Estimate | None:
     return result if isinstance(result, Estimate) else None
 
 
+def audited_of(segment: SegmentReport) -> Estimate | None:
+    """Return the audited accuracy of the horizon; None without one."""
+    found = None if segment.labels is None else segment.labels.horizon.audited
+    return None if found is None else Estimate(found.value, found.labels, Interval(found.lower, found.upper))
+
+
+def compared_of(alert: AlertStatus, segment: SegmentReport) -> Estimate | None:
+    """Return the accuracy that an alert compares, or an end of whose interval it compares."""
+    return audited_of(segment) if alert.estimator == AUDITED else headline_of(segment)
+
+
+def is_doubted(segment: SegmentReport) -> bool:
+    """Return whether the labels of the latest judged block disagree with the estimates."""
+    found = segment.track_record
+    return found is not None and found.summary(headline_in(found.names)).wrong
+
+
 def urgency_of(segment: SegmentReport) -> Urgency:
     """Return how urgent a window is."""
     # A loop, not min(): a page calls this for thousands of windows.
@@ -79,6 +98,8 @@ def urgency_of(segment: SegmentReport) -> Urgency:
     # Without an estimate a window is not ok, whatever its alerts were before.
     if headline_of(segment) is None:
         return Urgency.UNKNOWN
+    if is_doubted(segment):
+        return min(worst, Urgency.DOUBTED)
     if segment.verdict is Verdict.FELL or segment.verdict is Verdict.DRIFTED:
         return min(worst, Urgency.CHANGED)
     return worst if segment.baseline is None or segment.baseline.verified else min(worst, Urgency.UNVERIFIED)
@@ -186,6 +207,7 @@ _VERBS = {
     Urgency.ALERT: ("is alerting", "are alerting"),
     Urgency.PENDING: ("is pending", "are pending"),
     Urgency.UNKNOWN: ("cannot be evaluated", "cannot be evaluated"),
+    Urgency.DOUBTED: ("has labels that disagree with its estimates", "have labels that disagree with their estimates"),
     Urgency.CHANGED: ("has changed since its baseline", "have changed since their baselines"),
 }
 
@@ -212,7 +234,7 @@ class Within:
 
     parts: int = 0
     notable: Sequence[SegmentReport] = ()
-    """Those that alert, are pending, have no estimate, or changed; worst first."""
+    """Those that alert, are pending, have no estimate, are doubted, or changed; worst first."""
     problem: bool = False
     """Whether the input of the model has a problem."""
 
@@ -336,15 +358,16 @@ def _alerting(reports: Mapping[str, Report], total: int) -> str:
     if not any(segment.alerts and headline_of(segment) is not None for _, segment in windows):
         found = "No alert is configured, so none can fire"
     suspects = suspected(list(reports.values()))
-    joined = "and" if Urgency.CHANGED in urgencies else "but"
+    joined = "and" if {Urgency.DOUBTED, Urgency.CHANGED} & urgencies else "but"
     return f"{found}, {joined} {suspects}: this is no all-clear." if suspects else f"{found}."
 
 
 def _quiet(urgencies: Sequence[Urgency]) -> str:
     """Describe windows none of which alerts."""
     quiet = "No critical or warning alert" if Urgency.INFO in urgencies else "No alert"
-    changed = urgencies.count(Urgency.CHANGED)
-    return f"{quiet}, but {plural(changed, 'window')} {_VERBS[Urgency.CHANGED][changed > 1]}" if changed else quiet
+    some = {one: urgencies.count(one) for one in (Urgency.DOUBTED, Urgency.CHANGED)}
+    found = [f"{plural(count, 'window')} {_VERBS[one][count > 1]}" for one, count in some.items() if count]
+    return f"{quiet}, but {' and '.join(found)}" if found else quiet
 
 
 def suspected(reports: Sequence[Report]) -> str:

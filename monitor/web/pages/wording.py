@@ -11,7 +11,7 @@ from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChange, Verdict
 from monitor.core.baselines.output_drift import Measure
 from monitor.core.change import FEWEST_BLOCKS, ChangeStatus, Direction
-from monitor.core.estimate import Estimate, Interval, WindowState
+from monitor.core.estimate import AUDITED, Estimate, Interval, WindowState
 from monitor.core.input_health import FoundProblem, InputProblem
 from monitor.core.performance import Performance
 from monitor.core.report import InputFacts
@@ -51,6 +51,8 @@ HELD_EVIDENCE = (
 )
 _NOUNS = {Direction.DOWN: "drop", Direction.UP: "rise"}
 _VERBS = {Direction.DOWN: "dropped", Direction.UP: "risen"}
+_LONG_PERIOD = 2 * 86400.0
+"""In seconds. Of a longer one, times of day say little."""
 _LARGE_TOLERANCE = 0.05
 """Above it, a page says what cannot be detected."""
 _KINDS = {
@@ -94,7 +96,9 @@ def phase_words(alert: AlertStatus, now: float) -> str:
 
 def _condition(alert: AlertStatus, estimate: Estimate | Performance | None, field: Sequence[Interval]) -> str:
     """Describe the compared value and the threshold; name the end of the interval where that was compared, and the baseline."""
-    compared = f"estimated {alert.compared}" if alert.kind is AlertType.ACCURACY else _KINDS[alert.kind]
+    by_labels = alert.estimator == AUDITED
+    how = "audited" if by_labels else "estimated"
+    compared = f"{how} {alert.compared}" if alert.kind is AlertType.ACCURACY else _KINDS[alert.kind]
     if alert.direction is not None:
         compared = f"evidence of a {_NOUNS[alert.direction]} of the accuracy"
     if alert.threshold is None or alert.value is None:
@@ -111,14 +115,17 @@ def _condition(alert: AlertStatus, estimate: Estimate | Performance | None, fiel
     side = "under" if alert.value < alert.threshold else "over" if alert.value > alert.threshold else "at"
     end = ""
     if alert.kind is AlertType.ACCURACY and estimate is not None and estimate.interval is not None:
-        named = [(estimate.interval, ""), *((one, "field interval of the ") for one in field[-1:] if alert.estimator)]
+        named = [
+            (estimate.interval, ""),
+            *((one, "field interval of the ") for one in field[-1:] if alert.estimator and not by_labels),
+        ]
         ends = {
             value: f"{name} end of the {of}"
             for interval, of in reversed(named)
             for value, name in zip(interval, ("lower", "upper"), strict=True)
         }
         # The interval of a change since a baseline that is uncertain too is wider than that of the estimate.
-        uncertain = alert.baseline in {BaselineKind.OWN, BaselineKind.LABELLED}
+        uncertain = not by_labels and alert.baseline in {BaselineKind.OWN, BaselineKind.LABELLED}
         if alert.value in ends:
             end = ends[alert.value]
         elif uncertain and _differs(alert.value, estimate):
@@ -309,6 +316,21 @@ def time_of_day(at: float, now: float) -> str:
     return (today and _formatted(at, "%H:%M UTC")) or clock(at, seconds=False)
 
 
+def period(began: float, ended: float, now: float) -> str:
+    """Format a time in UTC by its days, `12 Oct to 8 Nov`; with times of day if it is shorter than two days."""
+    days = [_formatted(at, "%d %b %Y") for at in (began, ended, now)]
+    if None in days:
+        return f"{clock(began, seconds=False)} to {clock(ended, seconds=False)}"
+    (day, month, year), (last_day, last_month, last_year), (_, _, this_year) = (str(one).split() for one in days)
+    first, last = f"{int(day)} {month}", f"{int(last_day)} {last_month}"
+    if not year == last_year == this_year:
+        first, last = f"{first} {year}", f"{last} {last_year}"
+    if ended - began < _LONG_PERIOD:
+        begin, end = _formatted(began, "%H:%M"), _formatted(ended, "%H:%M UTC")
+        return f"{first}, {begin} to {end}" if first == last else f"{first} {begin} to {last} {end}"
+    return f"{int(day) if (month, year) == (last_month, last_year) else first} to {last}"
+
+
 def _formatted(at: float, form: str) -> str | None:
     try:
         return datetime.fromtimestamp(at, UTC).strftime(form)
@@ -330,18 +352,20 @@ def ago(seconds: float) -> str:
         return "at an impossible time"
     if seconds < 60.0:
         return "in the future" if seconds < -60.0 else "just now"
-    return f"{_duration(seconds)} ago"
+    return f"{duration(seconds)} ago"
 
 
 def lasting(seconds: float) -> str:
     """Format a duration up to now: for 2 hours."""
     if not math.isfinite(seconds) or seconds < -60.0:
         return "since an unknown time"
-    return "for less than a minute" if seconds < 60.0 else f"for {_duration(seconds)}"
+    return f"for {duration(seconds)}"
 
 
-def _duration(seconds: float) -> str:
-    """Format at least a minute in the largest unit of which there are two."""
+def duration(seconds: float) -> str:
+    """Format a duration in the largest unit of which there are two."""
+    if seconds < 60.0:
+        return "less than a minute"
     for unit, length in (("day", 86400.0), ("hour", 3600.0)):
         if seconds >= 2.0 * length:
             return plural(int(seconds // length), unit)
