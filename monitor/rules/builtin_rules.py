@@ -208,8 +208,7 @@ LABELS = (
         + " say"
         + if_series(
             f"{_LATEST}_realised_ratio",
-            f" {PERCENT}{{{{ if eq (. | first | label `kind`) `labelled_cases` }}}} (of labelled cases, which may be a biased"
-            " choice){{ end }}",
+            f" {PERCENT}",
             _OF_WINDOW,
             otherwise=" otherwise",
         )

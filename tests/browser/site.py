@@ -104,7 +104,7 @@ class RunningSite:
         lines = [
             {"model": "nodule", "id": name, "label": CLASSES[one if number % 10 < 10 * right else (one + 1) % 3]}
             for number, (name, one) in enumerate(zip(names, decided, strict=True))
-            if number % 7
+            if number % 70
         ]
         (self.folder / "labels" / "nodule.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
         self.wait_for("cpcmon_estimates_wrong", 1.0, model="nodule", segment="all")

@@ -144,21 +144,18 @@ def test_the_track_record_names_the_best_estimator() -> None:
     assert [name.split()[0] for name in found] == ["doc_ts", "adaptive", "ac_ts"]
 
 
-_BIASED = (
-    "Labelled cases of 4 to 8 Nov say 71.0% (65.0% to 76.0%), the estimates said 86.2%. Labelled cases are usually a biased"
-    " choice, so this may be the choice: have a random sample labelled before you rely on either."
-)
-_AUDITED = "Labels of 4 to 8 Nov say 71.0% (65.0% to 76.0%), the estimates said 86.2%: do not rely on them."
-
-
-@pytest.mark.parametrize("said", [_AUDITED, _BIASED])
-def test_labels_that_disagree_take_the_all_clear(said: str) -> None:
+@pytest.mark.parametrize(("audited", "labels"), [(True, 180), (False, 1900)])
+def test_labels_that_disagree_take_the_all_clear(*, audited: bool, labels: int) -> None:
     """On the page of the window, in its row, in its status, and in the sentence about everything."""
-    fine, doubted = (
+    said = "Labels of 4 to 8 Nov say 71.0% (65.0% to 76.0%), the estimates said 86.2%: do not rely on them."
+    fine, chosen, doubted = (
         window(labelled(), track_record([0.87, 0.86])),
-        window(labelled(), track_record([0.87, 0.71], audited=said == _AUDITED)),
+        window(labelled(), track_record([0.87, 0.71], audited=False)),
+        window(labelled(), track_record([0.87, 0.71], audited=audited, labels=labels)),
     )
-    assert (urgency_of(fine), doubt_words(fine, NOW)) == (Urgency.FINE, "")
+    # Labels of cases that somebody chose do not speak for all records.
+    for one in (fine, chosen):
+        assert (urgency_of(one), doubt_words(one, NOW)) == (Urgency.FINE, "")
     assert (urgency_of(doubted), doubt_words(doubted, NOW)) == (Urgency.DOUBTED, said)
     for text in read_both(doubted):
         assert said in text

@@ -27,6 +27,7 @@ FEWEST_LABELS = 30
 WRONG_MARGIN = 1.75
 """How many times further than intervals allow the headline must be off to be wrong. By chance at most one block in 900 is."""
 
+_NEARLY_ALL = 0.9
 _FIRST_BLOCK = 0.9
 """A window limited by age gives its first block when it covers this share of the age: its beginning is not known."""
 _FACTS = np.dtype(
@@ -79,6 +80,12 @@ class Block:
     truth: BlockTruth | None = None
     """None without labels."""
 
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether its labels are those of a random sample, or of nearly all records: not those of cases that somebody chose."""
+        truth = self.truth
+        return truth is not None and (truth.audited or truth.labels >= _NEARLY_ALL * self.records)
+
 
 class EstimatorRecord(NamedTuple):
     """How far off an estimator has been, over the judged blocks for which it had an estimate."""
@@ -102,7 +109,10 @@ class TrackSummary(NamedTuple):
     latest: Block | None
     """The latest judged block."""
     wrong: bool
-    """Whether the headline of the latest judged block was off by more than WRONG_MARGIN times what intervals allow."""
+    """Whether the headline of the latest judged block was off by more than WRONG_MARGIN times what intervals allow.
+
+    Only labels that speak for all records can say so.
+    """
 
 
 def blocks_due(ended_at: Floats, records: Integers, oldest_at: Floats, now: float, bounds: Bounds) -> Booleans:
@@ -261,8 +271,9 @@ class TrackRecord:
         always = [name for name, one in found.items() if one.blocks == len(judged)]
         best = min(always, key=lambda name: (found[name].mean_absolute_error, name != headline), default=None)
         place = self.names.index(headline) if headline in found else None
-        wrong = place is not None and bool(absolute[-1, place] > WRONG_MARGIN * allowed[-1, place])
-        return TrackSummary(len(judged), found, best, self[int(judged[-1])], wrong=wrong)
+        latest = self[int(judged[-1])]
+        off = place is not None and bool(absolute[-1, place] > WRONG_MARGIN * allowed[-1, place])
+        return TrackSummary(len(judged), found, best, latest, wrong=off and latest.speaks_for_all)
 
     def to_bytes(self) -> bytes:
         """Serialise."""

@@ -15,7 +15,6 @@ from monitor.web.pages.wording import between, per_cent, period, plural, points
 
 _MOST_OPEN = 5
 """Estimators whose track record is shown openly, with the headline; that of the others is a click away."""
-BIASED = "Labelled cases are usually a biased choice"
 
 
 def audited_words(found: AuditedAccuracy, now: float) -> str:
@@ -48,12 +47,7 @@ def doubt_words(segment: SegmentReport, now: float) -> str:
     truth, when = block.truth, period(block.began_at, block.ended_at, now)
     labels = f"{per_cent(truth.value)} ({per_cent(truth.lower)} to {per_cent(truth.upper)})"
     said = f"the estimates said {per_cent(block.answers[headline][0])}"
-    if truth.audited:
-        return f"Labels of {when} say {labels}, {said}: do not rely on them."
-    return (
-        f"Labelled cases of {when} say {labels}, {said}. {BIASED}, so this may be the choice:"
-        " have a random sample labelled before you rely on either."
-    )
+    return f"Labels of {when} say {labels}, {said}: do not rely on them."
 
 
 def labels_of(report: Report, segment: SegmentReport, columns: LabelColumns | None, now: float) -> dict[str, Any]:
