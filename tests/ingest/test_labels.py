@@ -182,9 +182,8 @@ class Kept:
 
     def in_files(self, *names: str) -> dict[str, set[str]]:
         """Return which files of the state have which ids."""
-        found = {
-            file.name: {one for one in names if one.encode() in file.read_bytes()} for file in self.folder.iterdir()
-        }
+        files = {file.name: file.read_bytes() for file in self.folder.iterdir() if file.name != "ballast"}
+        found = {file: {one for one in names if one.encode() in content} for file, content in files.items()}
         return {file: ids for file, ids in found.items() if ids}
 
 
