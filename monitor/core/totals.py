@@ -357,9 +357,16 @@ class Gauge:
 
     def calibrated(self, vectors: Singles, named: Integers | None = None) -> tuple[Integers, Floats]:
         """Return the decision of each record, and the accuracy of the reference at its confidence."""
-        decided = self.calibration.decision.taken(vectors, named)
-        confidence = vectors[np.arange(len(vectors)), decided].astype(np.float64)
-        return decided, np.interp(confidence, self._calibrated.confidence, self._calibrated.accuracy)
+        decision, calibrated = self.calibration.decision, self._calibrated
+        if decision.by is DecidedBy.ARGMAX:
+            confidence, decided = _largest(vectors)
+        else:
+            decided = decision.taken(vectors, named)
+            confidence = vectors[np.arange(len(vectors)), decided]
+        curve = next((curve for one, curve in self._interpolated if one.estimator is calibrated), None)
+        if curve is not None:
+            return decided, curve(confidence)
+        return decided, np.interp(confidence.astype(np.float64), calibrated.confidence, calibrated.accuracy)
 
     def summed(self, measures: Measures, starts: Integers) -> Numbers:
         """Return the sums of groups of consecutive records, shape (sums, groups), with 0 for those of conformal sets."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from monitor.config.config import ModelOptions
+from monitor.config.config import LabelOptions, ModelOptions
 from monitor.core.change import Detector
 from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.window import Bounds
@@ -12,10 +12,10 @@ from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import RecordDecoder
 from monitor.records.record_batch import Decoder, Format, TextPiece
-from monitor.records.record_schema import RecordFields
-from monitor.sources.base import NOTHING_HELD, Delivery, SourceStatus
+from monitor.records.record_schema import Carries, RecordFields
+from monitor.sources.base import NOTHING_HELD, Delivery, Source, SourceStatus
 from monitor.state.store import State
-from tests.ingest.lines import NOW, small_reference
+from tests.ingest.lines import NOW, LinesSource, small_reference
 
 Log = dict[str, list[bytes]]
 """Lines by partition."""
@@ -95,7 +95,10 @@ class Replica:
         source: str = "stream",
         group_by: str | None = None,
         detectors: tuple[Detector, ...] = (),
+        labels: LabelOptions | None = None,
+        label_lines: list[bytes] | None = None,
     ) -> None:
+        """Every replica reads all labels."""
         model = ModelOptions(
             "density",
             small_reference(),
@@ -103,11 +106,16 @@ class Replica:
             Segmentation(split_by, most_segments),
             group_by=group_by,
             detectors=detectors,
+            labels=labels,
         )
         self.state = State.open(folder)
         decoder = RecordDecoder([model.format], RecordFields(), hash_key=self.state.key)
         self.source = PartitionedLines(log, decoder, source)
-        self.ingestion = Ingestion(self.state, [ModelState(model)], [self.source])
+        sources: list[Source] = [self.source]
+        if label_lines is not None:
+            decoder = RecordDecoder([model.format], hash_key=self.state.key, carries=Carries.LABELS)
+            sources.append(LinesSource(label_lines, decoder, name="labels"))
+        self.ingestion = Ingestion(self.state, [ModelState(model)], sources, label_sources=["labels"])
         self.ingestion.start(NOW)
 
     def own(self, *shards: str) -> None:

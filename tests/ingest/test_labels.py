@@ -18,6 +18,7 @@ from monitor.state.commit_plan import Forgotten
 from monitor.state.database import read_audit_ids_of
 from monitor.state.store import State
 from tests.ingest.lines import CLASSES, NOW, POOL, Process, line
+from tests.ingest.shards import Log, Replica
 
 DAY = 86400.0
 Prediction = tuple[str, int, float, str]
@@ -258,3 +259,114 @@ def test_a_forgotten_id_leaves_no_trace_and_counts_as_new(tmp_path: Path, *, kil
     with closing(State.open(tmp_path)) as state:
         assert state.forget(hashes) == Forgotten(found=2, predictions=2, labels=0, audit_ids=2)
         assert state.forget(hashes, "other") == Forgotten(0, 0, 0, 0)
+
+
+PARTITIONS = ("predictions/0", "predictions/1", "predictions/2")
+MOST = 25
+
+
+class Replicas:
+    """Two processes with three partitions, which may have two owners at a time; both read all labels."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.chance = random.Random(seed)  # noqa: S311 - not secret
+        self._folder, self._folders = folder, 0
+        self.log: Log = {name: [] for name in PARTITIONS}
+        self.truth: dict[str, list[Prediction]] = {name: [] for name in PARTITIONS}
+        self.labels, self.label_lines = list[tuple[float, Label]](), list[bytes]()
+        self.owned: list[set[str]] = [set(), set()]
+        self.states = [self._new_folder(), self._new_folder()]
+        self.replicas = [self.started(state, self.log) for state in self.states]
+
+    def _new_folder(self) -> Path:
+        self._folders += 1
+        return self._folder / f"state{self._folders}"
+
+    def started(self, folder: Path, log: Log) -> Replica:
+        """Start a process."""
+        options = LabelOptions(DAY, MOST)
+        return Replica(
+            folder,
+            log,
+            bounds=Bounds(records=6),
+            split_by=(("site",),),
+            labels=options,
+            label_lines=self.label_lines,
+        )
+
+    def step(self) -> None:
+        """Write predictions and labels, move partitions, or kill a process, which may lose its disk."""
+        chance, which, what = self.chance, self.chance.randrange(2), self.chance.randrange(6)
+        name = chance.choice(PARTITIONS)
+        if what <= 1:
+            for _ in range(chance.randrange(1, 30)):
+                row, at = len(self.truth[name]), NOW - chance.randrange(99)
+                one = f"{name} {row}", chance.randrange(400), at, chance.choice("AB")
+                self.truth[name].append(one)
+                self.log[name].append(written(one))
+        elif what == 2:
+            for _ in range(chance.randrange(1, 10)):
+                # Of predictions that came, or are to come. Fewer than are kept of labels.
+                row = chance.randrange(len(self.truth[name]) + 5)
+                told = f"{name} {row}", chance.choice(CLASSES), NOW - chance.randrange(50)
+                if len(self.labels) < MOST:
+                    self.labels.append((NOW, told))
+                    self.label_lines.append(label(told))
+        elif what <= 4:
+            self.owned[which] = set(chance.sample(PARTITIONS, chance.randrange(4)))
+        else:
+            self.replicas[which].kill()
+            if chance.random() < 0.4:
+                self.states[which] = self._new_folder()
+            self.replicas[which] = self.started(self.states[which], self.log)
+        for replica, shards in zip(self.replicas, self.owned, strict=True):
+            replica.own(*shards)
+
+    def expected(self, shards: set[str], segment: Segment) -> tuple[int, int, int]:
+        """Return the kept predictions of some partitions, those with a label, and the right ones."""
+        said = latest(self.labels)
+        kept = of_segment([one for name in shards for one in self.truth[name][-MOST:]], segment)
+        truth = [(said[one[0]][1], CLASSES[int(np.argmax(POOL[one[1]]))]) for one in kept if one[0] in said]
+        return len(kept), len(truth), sum(of == decided for of, decided in truth)
+
+
+def counts_of(replica: Replica) -> dict[Segment, tuple[int, int, int]]:
+    """Return the kept predictions of each segment, those with a label, and the right ones."""
+    found = replica.ingestion.view.snapshot("density", NOW, 0.0)
+    assert found.labels is not None
+    sums = found.labels.columns(len(found.segments), len(CLASSES)).sums
+    rows = zip(sums.records[1].tolist(), sums.labels[1].tolist(), sums.right[1].tolist(), strict=True)
+    return dict(zip(found.segments, rows, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_predictions_of_partitions_that_move_find_their_labels(tmp_path: Path, seed: int) -> None:
+    """Whoever owns a partition has the last predictions of it, each once, with the labels that count."""
+    group = Replicas(tmp_path, seed)
+    for _ in range(20):
+        group.step()
+        for replica, shards in zip(group.replicas, group.owned, strict=True):
+            for segment, found in counts_of(replica).items():
+                assert found == group.expected(shards, segment), (shards, segment)
+    for replica in group.replicas:
+        replica.kill()
+
+
+def test_a_rewind_reaches_back_to_the_oldest_kept_prediction(tmp_path: Path) -> None:
+    """Further than the window: a process without a state that reads from there has the same predictions."""
+    group, name = Replicas(tmp_path, 0), PARTITIONS[0]
+    for number in range(60):
+        one = f"{name} {number}", number, NOW - 100 + number, "A"
+        group.truth[name].append(one)
+        group.log[name].append(written(one))
+        group.label_lines.append(label((one[0], "cat", None)))
+        group.labels.append((NOW, (one[0], "cat", None)))
+    group.labels = group.labels[-MOST:]
+    group.replicas[0].own(name)
+    assert group.replicas[0].source.oldest == {name: NOW - 100 + 60 - MOST}
+    again = group.started(tmp_path / "new", {name: group.log[name][60 - MOST :]})
+    again.own(name)
+    for replica in (group.replicas[0], again):
+        assert counts_of(replica)[ALL] == group.expected({name}, ALL)
+    for replica in (*group.replicas, again):
+        replica.kill()

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from monitor.config.config import ModelOptions
+from monitor.config.config import LabelOptions, ModelOptions
 from monitor.core.history import Series, Span
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
@@ -28,6 +28,7 @@ from monitor.errors import StateLost
 from monitor.ingest.ingestion import Ingestion
 from monitor.ingest.model_state import ModelState
 from monitor.records.decoder import RecordDecoder
+from monitor.records.record_schema import Carries
 from monitor.state import commit_plan as chunk_log
 from monitor.state.commit_plan import CommitPlan
 from monitor.state.evaluation_history import History
@@ -41,11 +42,13 @@ DATABASE, WAL = "state.db", "state.db-wal"
 LINES = [
     line(number, site="ABC"[number % 3], id=f"i{number}") if number % 50 else b"{nonsense\n" for number in range(1500)
 ]
+LABELS = [b'{"id": "i%d", "label": %d}\n' % (number * 7 % 1500, number % 3) for number in range(300)]
 MORE = [line(number, site="ABCD"[number % 4], id=f"i{number}") for number in range(1500, 1540)]
 
 
-_BEHIND = {"records_evicted_total", "records_late_total"}
-"""Counters that are written with the next commit: after a recovery some may be missing."""
+_BEHIND = {"records_evicted_total", "records_late_total", "labels_without_prediction_total"}
+"""Counters that are written with the next commit: after a recovery some may be missing. Or depend on what is read first:
+the labels, or the records."""
 
 
 class Outcome(StrEnum):
@@ -80,7 +83,7 @@ class Found:
 
     windows: Mapping[str, object]
     counters: Mapping[tuple[str, ...], int]
-    positions: Mapping[bytes, bytes]
+    positions: Mapping[bytes, Mapping[bytes, bytes]]
     others: Mapping[str, object]
     """What no source can deliver again."""
 
@@ -117,11 +120,19 @@ class Life:
             self.history = History()
             self.history.restore(self.state.history())
             self.logged = self.state.past_events()
-            options = ModelOptions("density", small_reference(), Bounds(records=600), Segmentation((("site",),)))
+            bounds, segmentation, kept = Bounds(records=600), Segmentation((("site",),)), LabelOptions(most=700)
+            options = ModelOptions("density", small_reference(), bounds, segmentation, labels=kept)
             self.model = ModelState(options)
             decoder = RecordDecoder([options.format], hash_key=self.state.key)
-            source = LinesSource(lines, decoder, at_once=at_once)
-            self.ingestion = Ingestion(self.state, [self.model], [source], history=self.history)
+            of_labels = RecordDecoder([options.format], hash_key=self.state.key, carries=Carries.LABELS)
+            sources = [
+                LinesSource(lines, decoder, at_once=at_once),
+                # One label for five records, in the order of both.
+                LinesSource(LABELS[: len(lines) // 5], of_labels, at_once=at_once, name="labels"),
+            ]
+            self.ingestion = Ingestion(
+                self.state, [self.model], sources, history=self.history, label_sources=["labels"]
+            )
             self.ingestion.start(NOW)
         except BaseException:
             self.state.close()
@@ -138,6 +149,12 @@ class Life:
             for segment in self.model.windows
             for window in (self.model.windows[segment],)
         }
+        snapshot = self.ingestion.view.snapshot("density", NOW, 0.0)
+        assert snapshot.labels is not None
+        labels = snapshot.labels.columns(len(snapshot.segments), 3).sums
+        said: dict[str, object] = {
+            "labels": [one.tolist() for one in (labels.records, labels.labels, labels.right, labels.classes)]
+        }
         stored = self.ingestion.view.counters().stored()
         counters = {key: n for key, n in stored.items() if n and not key[0].startswith("state_")}
         names = [msgspec.json.encode(row.model) for row in self.state.history() if row is not None]
@@ -148,12 +165,13 @@ class Life:
         }
         others = {
             "kept": {name: value for name, value in self.state.values().items() if not name.startswith("recovered")},
-            "ids": [(one.number, one.hashes.tobytes()) for one in self.state.ids(["density"])],
+            "ids": [(one.model, one.number, one.hashes.tobytes()) for one in self.state.ids(self.model.hashes)],
             "rejected": self.state.rejected(),
             "events": self.logged,
             "history": (Counter(names), series),
         }
-        return Found(windows, counters, self.state.checkpoints("lines"), others)
+        positions = {b"lines": self.state.checkpoints("lines"), b"labels": self.state.checkpoints("labels")}
+        return Found(windows | said, counters, positions, others)
 
 
 @dataclass(frozen=True)

@@ -292,8 +292,8 @@ def state_content(model: ModelState, counters: Mapping[tuple[str, ...], int]) ->
 
 def _label_counts(model: ModelState) -> dict[str, list[LabelCounts]]:
     assert model.labels is not None
-    segments = list(model.windows)
-    sums = model.labels.snapshot([model], segments, time.time()).columns(len(segments), len(CLASSES)).sums
+    segments, now = list(model.windows), time.time()
+    sums = model.labels.snapshot([model], segments, now).columns(len(segments), len(CLASSES)).sums
     each = np.stack([sums.records, sums.labels, sums.right], axis=2).swapaxes(0, 1).tolist()
     return {name_of(one): [tuple(scope) for scope in row] for one, row in zip(segments, each, strict=True)}
 

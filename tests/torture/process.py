@@ -30,8 +30,8 @@ def _status(self: Any) -> SourceStatus:
     """Return the status of the records, with the lag of both sources."""
     inbox, labels = self._view.sources()
     lag = Lag(files=inbox.lag.files + labels.lag.files, bytes=inbox.lag.bytes + labels.lag.bytes)
-    found: SourceStatus = replace(inbox, lag=lag)
-    return found
+    status: SourceStatus = replace(inbox, lag=lag)
+    return status
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -167,6 +167,7 @@ def test_labels_that_disagree_take_the_all_clear(said: str) -> None:
         assert "✗" in text
     page, overview = read_both(doubted)
     assert page.index(said) < page.index("Audited accuracy")
+    assert f"{said} What to do: runbook docs/runbooks/estimates_wrong.md" in page
     assert "No alert fires, but labels disagree with the estimates of 1 window: this is no all-clear." in overview
     found = overall_status({"triage": report_of(doubted)}, Health())
     assert found.sentence == ("No alert, but 1 window has labels that disagree with its estimates. 1 window evaluated.")

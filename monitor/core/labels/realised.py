@@ -82,6 +82,22 @@ class KeptRows:
             in_window,
         )
 
+    def since(self, at: float) -> "KeptRows":
+        """Return the rows that are not before a time; the same if all are."""
+        live = self.at >= at
+        if live.all():
+            return self
+        return replace(
+            self,
+            id=self.id[live],
+            at=self.at[live],
+            confidence=self.confidence[live],
+            decided=self.decided[live],
+            place=self.place[live],
+            label=self.label[live],
+            delay=self.delay[live],
+        )
+
     def audited(self, share: float | None) -> Booleans:
         """Return which are audited."""
         return np.zeros(len(self.id), dtype=np.bool_) if share is None else audited(self.id, share)
@@ -204,33 +220,46 @@ def label_sums(
     records, picked, all_records = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     all_confidence, began = np.zeros(shape), np.full(windows, np.inf)
     until, parts = _audited_until(shards, places, windows, scope, now), [_NOTHING]
-    for one in shards:
-        live = np.flatnonzero(one.at >= now - scope.horizon_seconds)
-        chosen = one.audited(scope.share)[live]
+    for shard in shards:
+        one = shard.since(now - scope.horizon_seconds)
+        place = one.place.astype(np.int64)
+        chosen = one.audited(scope.share)
+        audited_rows, labelled = np.flatnonzero(chosen), np.flatnonzero(one.label != NO_LABEL)
+        # By place first, which is the same for all splits, and there are few.
+        count, oldest = np.bincount(place, minlength=len(places[0])), np.full(len(places[0]), np.inf)
+        np.minimum.at(oldest, place, one.at)
+        confidence = one.confidence.astype(np.float64)
         for split in places:
-            number = split[one.place[live]]
-            here = np.flatnonzero(number >= 0)
-            rows, number, is_audited = live[here], number[here], chosen[here]
-            at, confidence, inside = one.at[rows], one.confidence[rows], one.inside(rows, number)
-            in_period = at <= until[number]
-            np.minimum.at(began, number[in_period], at[in_period])
-            for place, some in enumerate((inside, np.ones(len(rows), dtype=np.bool_))):
-                records[place] += np.bincount(number[some], minlength=windows)
-                used = some & in_period
-                all_records[place] += np.bincount(number[used], minlength=windows)
-                all_confidence[place] += np.bincount(number[used], confidence[used], minlength=windows)
-                picked[place] += np.bincount(number[used & is_audited], minlength=windows)
-            has = np.flatnonzero(one.label[rows] != NO_LABEL)
+            known = np.flatnonzero(split >= 0)
+            np.add.at(records[1], split[known], count[known])
+            # The newest labelled one is in the period, so the oldest is.
+            np.minimum.at(began, split[known], oldest[known])
+            rows = np.flatnonzero(one.at >= _by_place(one.oldest_at, split, np.inf).take(place))
+            rows = rows[one.inside(rows, split[place[rows]])]
+            records[0] += np.bincount(split[place[rows]], minlength=windows)
+            inside = np.zeros(len(place), dtype=np.bool_)
+            inside[rows] = True
+            if len(audited_rows):
+                in_period = one.at <= _by_place(until, split, -np.inf).take(place)
+                early = rows[in_period[rows]]
+                all_records[0] += np.bincount(split[place[early]], minlength=windows)
+                all_confidence[0] += np.bincount(split[place[early]], confidence[early], minlength=windows)
+                count_of, sum_of = (np.bincount(place, of, len(split)) for of in (in_period, confidence * in_period))
+                np.add.at(all_records[1], split[known], count_of[known].astype(np.int64))
+                np.add.at(all_confidence[1], split[known], sum_of[known])
+                for which, of in enumerate((audited_rows[inside[audited_rows]], audited_rows)):
+                    picked[which] += np.bincount(split[place[of[in_period[of]]]], minlength=windows)
+            has = labelled[split[place[labelled]] >= 0]
             parts.append(
                 _Labelled(
-                    number[has],
-                    at[has],
-                    one.label[rows[has]].astype(np.int64),
-                    one.decided[rows[has]].astype(np.int64),
-                    confidence[has].astype(np.float64),
-                    is_audited[has],
+                    split[place[has]],
+                    one.at[has],
+                    one.label[has].astype(np.int64),
+                    one.decided[has].astype(np.int64),
+                    confidence[has],
+                    chosen[has],
                     inside[has],
-                    one.delay[rows[has]],
+                    one.delay[has],
                 )
             )
     found = _Labelled(*map(np.concatenate, zip(*parts, strict=True)))
@@ -272,6 +301,12 @@ def label_sums(
         np.where(np.isfinite(until), until, np.nan),
         LabelledRows(window[order], at[order], y[order] > 0.0, f[order], found.audited[order]),
     )
+
+
+def _by_place(values: Floats, split: Integers, missing: float) -> Floats:
+    """Return the values of windows by place; `missing` without a window, or where a value is NaN."""
+    found = np.append(values, missing)[split]
+    return np.where(np.isnan(found), missing, found)
 
 
 def _audited_until(
@@ -447,7 +482,7 @@ class LabelColumns:
         found = share_columns(np.stack([right, right]), among, LEVEL, among=among >= FEWEST_CASES)
         rows = [
             [
-                None if isnan(value) else RealisedAccuracy(value, lower, upper, count)
+                None if isnan(value) else RealisedAccuracy(value, lower, upper, int(count))
                 for value, lower, upper, count in row
             ]
             for row in np.stack([*found, among], axis=2).tolist()
