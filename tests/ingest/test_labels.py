@@ -226,6 +226,7 @@ def test_ids_are_deleted_when_the_model_does_not_keep_them_any_more(tmp_path: Pa
     kept.lines.append(line(2, id="canary-2"))
     kept.process.tick()
     assert kept.waiting() == ["canary-2"]
+    (tmp_path / "copy-of-a-killed-command").mkdir()
     kept.restart(keep_ids=False)
     assert (kept.waiting(), kept.in_files("canary")) == ([], {})
     kept.process.stop()
