@@ -183,9 +183,8 @@ class Kept:
 
     def in_files(self, *names: str) -> dict[str, set[str]]:
         """Return which files of the state have which ids."""
-        found = {
-            file.name: {one for one in names if one.encode() in file.read_bytes()} for file in self.folder.iterdir()
-        }
+        files = {file.name: file.read_bytes() for file in self.folder.iterdir() if file.name != "ballast"}
+        found = {file: {one for one in names if one.encode() in content} for file, content in files.items()}
         return {file: ids for file, ids in found.items() if ids}
 
 
@@ -227,6 +226,7 @@ def test_ids_are_deleted_when_the_model_does_not_keep_them_any_more(tmp_path: Pa
     kept.lines.append(line(2, id="canary-2"))
     kept.process.tick()
     assert kept.waiting() == ["canary-2"]
+    (tmp_path / "copy-of-a-killed-command").mkdir()
     kept.restart(keep_ids=False)
     assert (kept.waiting(), kept.in_files("canary")) == ([], {})
     kept.process.stop()
