@@ -48,7 +48,14 @@ sources:
 _FILES = "  - {name: results, type: directory, path: inbox, poll: 0.5s}\n"
 _LABEL_FILES = "  - {name: truth, type: directory, path: labels, poll: 0.5s, carries: labels}\n"
 _KAFKA = """\
-  - {{name: {name}, type: kafka, brokers: [{brokers}], group: {group}, topics: [{topic}], start: earliest, carries: {carries}}}
+  - name: {carries}
+    type: kafka
+    brokers: [{brokers}]
+    group: {group}
+    topics: [{topic}]
+    start: earliest
+    session_timeout: 6s
+    carries: {carries}
 """
 _OPTIONS = f"    labels: {{horizon: 30d, most: {PREDICTIONS}}}\n    audit: {{share: 0.05}}\n"
 
@@ -110,20 +117,25 @@ def write_files(folder: Path) -> None:
     (folder / "labels" / "labels.jsonl").write_bytes(b"".join(labels()))
 
 
-def write_topics(broker: Topics) -> str:
-    """Write both to topics; return the sources."""
-    found = []
+def write_topics(broker: Topics) -> dict[str, str]:
+    """Write both to topics; return their names."""
+    topics = {}
     for carries, partitions, parts in (("predictions", PARTITIONS, predictions()), ("labels", 1, iter([labels()]))):
-        topic = broker.create_topic(partitions=partitions)
-        writer = Writer(broker.bootstrap, topic, batch_num_messages=1000)
+        topics[carries] = broker.create_topic(partitions=partitions)
+        writer = Writer(broker.bootstrap, topics[carries], batch_num_messages=1000)
         for some in parts:
             for partition in range(partitions):
                 writer.enqueue(some[partition::partitions], partition)
             writer.flush()
-        found.append(
-            _KAFKA.format(name=carries, carries=carries, brokers=broker.bootstrap, group=unique("bench"), topic=topic)
-        )
-    return "".join(found)
+    return topics
+
+
+def kafka_sources(broker: Topics, topics: dict[str, str]) -> str:
+    """Return sources that read topics from the start."""
+    return "".join(
+        _KAFKA.format(carries=carries, brokers=broker.bootstrap, group=unique("bench"), topic=topic)
+        for carries, topic in topics.items()
+    )
 
 
 def measure(name: str, folder: Path, sources: str, *, labelled: bool = True) -> None:
@@ -209,7 +221,10 @@ def main() -> None:
         if not asked.without_kafka:
             try:
                 with Cluster(folder / "broker") as broker:
-                    measure("Kafka, two partitions", folder, write_topics(broker))
+                    topics = write_topics(broker)
+                    alone = {"predictions": topics["predictions"]}
+                    measure("Kafka, no labels", folder, kafka_sources(broker, alone), labelled=False)
+                    measure("Kafka, two partitions", folder, kafka_sources(broker, topics))
             except NoBroker as error:
                 print(f"no Kafka broker: {error}")
 
