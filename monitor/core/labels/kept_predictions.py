@@ -32,7 +32,7 @@ _FEWEST_ROWS = 1024
 _RUN_RATIO = 2
 """A run of the index is merged with the one before it, unless that is so many times longer."""
 _SPARSE = 8
-"""Values that are so many times larger than there are of them are sorted."""
+"""Values that are so many times larger than there are of them are not looked up in a table."""
 
 
 class _Index:
@@ -336,12 +336,16 @@ class Places:
         """Return the number of each record of a chunk; new combinations get new numbers, up to MOST_PLACES."""
         found: Integers = np.zeros(len(chunk.at), dtype=np.int64)
         for column in chunk.codes.T:
-            # Renumbered, so that many splits of many segments do not overflow.
-            found = _renumbered(found * (len(chunk.segments) + 1) + column + 1)
-        rows = np.empty(int(found.max(initial=-1)) + 1, dtype=np.int64)
+            found *= len(chunk.segments) + 1
+            found += column + 1
+            if found.max(initial=0) > _SPARSE * len(found):
+                # Renumbered, so that many splits of many segments do not overflow, or need a large table.
+                found = np.unique(found, return_inverse=True)[1]
+        rows = np.full(int(found.max(initial=0)) + 1, -1)
         rows[found] = np.arange(len(found))
-        numbers = [self._number(chunk, row) for row in rows.tolist()]
-        return np.asarray(np.array(numbers, dtype=np.int64)[found])
+        used, numbers = np.flatnonzero(rows >= 0), np.zeros(len(rows), dtype=np.int64)
+        numbers[used] = [self._number(chunk, row) for row in rows[used].tolist()]
+        return numbers.take(found)
 
     def _number(self, chunk: Chunk, row: int) -> int:
         combination = tuple(chunk.segments[code] for code in chunk.codes[row].tolist() if code >= 0)
@@ -359,14 +363,3 @@ class Places:
                 column = splits.setdefault(split, np.full(len(combinations), -1))
                 column[number] = segments.get(segment, -1)
         return [np.full(len(combinations), segments[ALL]), *splits.values()]
-
-
-def _renumbered(values: Integers) -> Integers:
-    """Return numbers from 0 on, without gaps, that are equal where the values are."""
-    largest = int(values.max(initial=0))
-    if largest > _SPARSE * len(values):
-        return np.unique(values, return_inverse=True)[1]
-    # Faster than to sort.
-    present = np.zeros(largest + 1, dtype=np.int64)
-    present[values] = 1
-    return np.asarray((np.cumsum(present) - 1)[values])

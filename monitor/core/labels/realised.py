@@ -27,6 +27,10 @@ MOST_CLASSES = 50
 """With more classes, only the whole model has counts by class."""
 
 
+_AT_ONCE = 1 << 15
+"""Rows that are summed at a time."""
+
+
 class Scope(StrEnum):
     """Which records an accuracy is about."""
 
@@ -222,41 +226,35 @@ def label_sums(
     until, parts = _audited_until(shards, places, windows, scope, now), [_NOTHING]
     for shard in shards:
         one = shard.since(now - scope.horizon_seconds)
-        place = one.place.astype(np.int64)
         chosen = one.audited(scope.share)
         audited_rows, labelled = np.flatnonzero(chosen), np.flatnonzero(one.label != NO_LABEL)
-        # By place first, which is the same for all splits, and there are few.
-        count, oldest = np.bincount(place, minlength=len(places[0])), np.full(len(places[0]), np.inf)
-        np.minimum.at(oldest, place, one.at)
-        confidence = one.confidence.astype(np.float64)
-        for split in places:
+        for split, of in zip(places, _by_place(one, places, until, audits=len(audited_rows) > 0), strict=True):
             known = np.flatnonzero(split >= 0)
-            np.add.at(records[1], split[known], count[known])
+            np.add.at(records[1], split[known], of.records[known])
+            np.add.at(all_records[1], split[known], of.in_period[known])
+            np.add.at(all_confidence[1], split[known], of.confidence[known])
             # The newest labelled one is in the period, so the oldest is.
-            np.minimum.at(began, split[known], oldest[known])
-            rows = np.flatnonzero(one.at >= _by_place(one.oldest_at, split, np.inf).take(place))
-            rows = rows[one.inside(rows, split[place[rows]])]
-            records[0] += np.bincount(split[place[rows]], minlength=windows)
-            inside = np.zeros(len(place), dtype=np.bool_)
+            np.minimum.at(began, split[known], of.oldest_at[known])
+            rows = of.recent[one.inside(of.recent, split[one.place[of.recent]])]
+            records[0] += np.bincount(split[one.place[rows]], minlength=windows)
+            inside = np.zeros(len(one.at), dtype=np.bool_)
             inside[rows] = True
-            if len(audited_rows):
-                in_period = one.at <= _by_place(until, split, -np.inf).take(place)
-                early = rows[in_period[rows]]
-                all_records[0] += np.bincount(split[place[early]], minlength=windows)
-                all_confidence[0] += np.bincount(split[place[early]], confidence[early], minlength=windows)
-                count_of, sum_of = (np.bincount(place, of, len(split)) for of in (in_period, confidence * in_period))
-                np.add.at(all_records[1], split[known], count_of[known].astype(np.int64))
-                np.add.at(all_confidence[1], split[known], sum_of[known])
-                for which, of in enumerate((audited_rows[inside[audited_rows]], audited_rows)):
-                    picked[which] += np.bincount(split[place[of[in_period[of]]]], minlength=windows)
-            has = labelled[split[place[labelled]] >= 0]
+            early = rows[one.at[rows] <= until[split[one.place[rows]]]]
+            number = split[one.place[early]]
+            all_records[0] += np.bincount(number, minlength=windows)
+            all_confidence[0] += np.bincount(number, one.confidence[early], minlength=windows)
+            for which, some in enumerate((audited_rows[inside[audited_rows]], audited_rows)):
+                number = split[one.place[some]]
+                here = (number >= 0) & (one.at[some] <= until[number])
+                picked[which] += np.bincount(number[here], minlength=windows)
+            has = labelled[split[one.place[labelled]] >= 0]
             parts.append(
                 _Labelled(
-                    split[place[has]],
+                    split[one.place[has]],
                     one.at[has],
                     one.label[has].astype(np.int64),
                     one.decided[has].astype(np.int64),
-                    confidence[has],
+                    one.confidence[has].astype(np.float64),
                     chosen[has],
                     inside[has],
                     one.delay[has],
@@ -303,10 +301,42 @@ def label_sums(
     )
 
 
-def _by_place(values: Floats, split: Integers, missing: float) -> Floats:
-    """Return the values of windows by place; `missing` without a window, or where a value is NaN."""
-    found = np.append(values, missing)[split]
-    return np.where(np.isnan(found), missing, found)
+class _PlaceSums(NamedTuple):
+    """Sums over the rows of a shard, by place: there are few."""
+
+    records: Integers
+    oldest_at: Floats
+    in_period: Integers
+    """Records in the period of the audited accuracy of their window."""
+    confidence: Floats
+    """The sum of their confidences."""
+    recent: Integers
+    """Rows that may be in their window."""
+
+
+def _by_place(one: KeptRows, places: Sequence[Integers], until: Floats, *, audits: bool) -> list[_PlaceSums]:
+    """Return sums for each split, in one pass over the rows. In pieces, which are faster and need little memory."""
+    size = len(places[0])
+    records, oldest = np.zeros(size, dtype=np.int64), np.full(size, np.inf)
+    # NaN without a window, or without records in it: no time is after that.
+    begins = [np.append(one.oldest_at, np.nan)[split] for split in places]
+    ends = [np.append(until, np.nan)[split] for split in places]
+    sums, recent = np.zeros((len(places), 2, size)), [[np.empty(0, dtype=np.int64)] for _ in places]
+    for start in range(0, len(one.at), _AT_ONCE):
+        piece = slice(start, start + _AT_ONCE)
+        at, place, confidence = one.at[piece], one.place[piece].astype(np.int64), one.confidence[piece]
+        records += np.bincount(place, minlength=size)
+        np.minimum.at(oldest, place, at)
+        for begin, end, of, rows in zip(begins, ends, sums, recent, strict=True):
+            rows.append(start + np.flatnonzero(at >= begin.take(place)))
+            if audits:
+                in_period = at <= end.take(place)
+                of[0] += np.bincount(place, in_period, size)
+                of[1] += np.bincount(place, confidence * in_period, size)
+    return [
+        _PlaceSums(records, oldest, of[0].astype(np.int64), of[1], np.concatenate(rows))
+        for of, rows in zip(sums, recent, strict=True)
+    ]
 
 
 def _audited_until(
