@@ -41,7 +41,7 @@ def register_audit_list(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """\
 examples:
   cpcmon audit-list density --config.file config.yaml
-  cpcmon audit-list density --config.file config.yaml --since 7d > week.csv
+  cpcmon audit-list density --config.file config.yaml --since 7d
 """
     parser.add_argument("model", metavar="MODEL", help="the name of the model")
     add_config_file(parser)
@@ -85,8 +85,8 @@ def register_audit_check(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = """\
 examples:
-  cpcmon audit-check density --config.file config.yaml --ids ids.txt > audited.txt
-  cpcmon audit-check density --config.file config.yaml --ids - < ids.csv
+  cpcmon audit-check density --config.file config.yaml --ids ids.txt
+  cpcmon audit-check density --config.file config.yaml --ids -
 """
     parser.add_argument("model", metavar="MODEL", help="the name of the model")
     add_config_file(parser)

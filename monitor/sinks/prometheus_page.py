@@ -141,7 +141,7 @@ TRACK_COVERAGE = MetricFamily("cpcmon_estimator_interval_coverage_ratio", _OF_ES
 TRACK_REALISED = MetricFamily("cpcmon_track_record_latest_realised_ratio", ("kind", *_OF_SEGMENT), "Accuracy of the latest of these blocks, by its labels.")
 TRACK_ESTIMATED = MetricFamily("cpcmon_track_record_latest_estimated_ratio", _OF_SEGMENT, "What the main estimate said of that block.")
 TRACK_ENDED = MetricFamily("cpcmon_track_record_latest_timestamp_seconds", _OF_SEGMENT, "Time of the newest record of that block.")
-WRONG = MetricFamily("cpcmon_estimates_wrong", _OF_SEGMENT, "1 when the main estimate of that block was off by more than its interval and that of the labels together, else 0.")
+WRONG = MetricFamily("cpcmon_estimates_wrong", _OF_SEGMENT, "1 when the main estimate of that block was off by more than 1.75 times what its interval and that of the labels allow, else 0.")
 
 FAMILIES: tuple[MetricFamily, ...] = (
     ACCURACY, LOWER, UPPER, FIELD_LOWER, FIELD_UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM,

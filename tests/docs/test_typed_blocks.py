@@ -34,6 +34,7 @@ RUN_BY = {
         "install": _CHECKED + "tests/grafana/test_grafana_page.py",
         ".venv/bin/python -m deploy.grafana.dashboard": HERE,
     },
+    "docs/labels.md": {"cpcmon": "tests/daemon/test_ids.py"},
     "docs/kafka.md": {"$ kafka-acls": "not run: a program of the broker"},
     "docs/kubernetes.md": {"podman": "tests/kubernetes/test_image.py", "": _CLUSTER},
     "docs/plan.md": {"cpcmon plan": HERE},

@@ -482,7 +482,7 @@ class LabelColumns:
         found = share_columns(np.stack([right, right]), among, LEVEL, among=among >= FEWEST_CASES)
         rows = [
             [
-                None if isnan(value) else RealisedAccuracy(value, lower, upper, count)
+                None if isnan(value) else RealisedAccuracy(value, lower, upper, int(count))
                 for value, lower, upper, count in row
             ]
             for row in np.stack([*found, among], axis=2).tolist()

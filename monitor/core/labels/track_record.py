@@ -24,6 +24,8 @@ from monitor.core.window import Bounds
 MOST_BLOCKS = 60
 FEWEST_LABELS = 30
 """A block with fewer labels is not judged."""
+WRONG_MARGIN = 1.75
+"""How many times further than intervals allow the headline must be off to be wrong. By chance at most one block in 900 is."""
 
 _FIRST_BLOCK = 0.9
 """A window limited by age gives its first block when it covers this share of the age: its beginning is not known."""
@@ -100,7 +102,7 @@ class TrackSummary(NamedTuple):
     latest: Block | None
     """The latest judged block."""
     wrong: bool
-    """Whether the headline of the latest judged block was off by more than its interval and that of the labels together."""
+    """Whether the headline of the latest judged block was off by more than WRONG_MARGIN times what intervals allow."""
 
 
 def blocks_due(ended_at: Floats, records: Integers, oldest_at: Floats, now: float, bounds: Bounds) -> Booleans:
@@ -259,7 +261,7 @@ class TrackRecord:
         always = [name for name, one in found.items() if one.blocks == len(judged)]
         best = min(always, key=lambda name: (found[name].mean_absolute_error, name != headline), default=None)
         place = self.names.index(headline) if headline in found else None
-        wrong = place is not None and bool(absolute[-1, place] > allowed[-1, place])
+        wrong = place is not None and bool(absolute[-1, place] > WRONG_MARGIN * allowed[-1, place])
         return TrackSummary(len(judged), found, best, self[int(judged[-1])], wrong=wrong)
 
     def to_bytes(self) -> bytes:

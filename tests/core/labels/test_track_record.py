@@ -95,7 +95,7 @@ def plain(blocks: list[Block]) -> tuple[dict[str, EstimatorRecord], list[Block],
             if limit is not None:
                 held.append(abs(error) <= limit)
             if name == "adaptive" and one is judged[-1]:
-                wrong = limit is not None and abs(error) > limit
+                wrong = limit is not None and abs(error) > 1.75 * limit
         if errors:
             coverage = fmean(held) if held else None
             found[name] = EstimatorRecord(fmean(map(abs, errors)), fmean(errors), coverage, len(errors))
