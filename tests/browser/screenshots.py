@@ -2,7 +2,7 @@
 
 They go to `.screenshots/`, which is not in Git. `--url http://127.0.0.1:9877` uses a running daemon instead of starting one.
 With `--readme` the images of the README are renewed in `docs/images/`: they show the demo when its first alert fires, a minute
-and a half after its start. Start both at about the same time.
+and a half after its start, and when labels say what the accuracy was. Start both at about the same time.
 """
 
 # ruff: noqa: T201 - it is a command
@@ -11,10 +11,11 @@ import argparse
 import io
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 from PIL import Image
@@ -27,11 +28,29 @@ from tests.waiting import wait_until
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".screenshots"
 _IMAGES = ROOT / "docs" / "images"
+
+
+class _Image(NamedTuple):
+    """An image in the README."""
+
+    page: str
+    parts: tuple[str, ...] = ()
+    """Of the page, shown below each other; without any, its top."""
+    after: float = 0.0
+    """Seconds since the alert."""
+
+
 _README = {
-    "overview-light.png": ("overview", ()),
-    "change-light.png": ("model", ("section:has(figure) figure", "#evidence")),
+    "overview-light.png": _Image("overview"),
+    "change-light.png": _Image("model", ("section:has(figure) figure", "#evidence")),
+    # The labels are those of the last minute: all of records since the alert.
+    "labels-light.png": _Image(
+        "model",
+        ("#labels h2", "#labels p", "#labels dl.facts", "#track-record h2", "#track-record figure"),
+        after=75.0,
+    ),
 }
-"""The images in the README by file name: a page, and the parts of it that are shown below each other; without any, its top."""
+"""By file name, in order of time."""
 _ALERTING = "#alerts a[href^='/model']"
 """Links to the windows that alert, on the overview."""
 _SHOWN = (1280, 1150)
@@ -59,7 +78,9 @@ def take_all(browser: Browser, url: str, pages: Mapping[str, str] = PAGES) -> It
 def renew_images(browser: Browser, url: str, pages: Mapping[str, str]) -> None:
     """Take the README's images, with few colours to keep them small."""
     _IMAGES.mkdir(exist_ok=True)
-    for name, (page, parts) in _README.items():
+    alert_at = time.monotonic()
+    for name, (page, parts, after) in _README.items():
+        time.sleep(max(0.0, alert_at + after - time.monotonic()))
         with visiting(browser, url, size=_SHOWN, color_scheme="light") as one:
             shown = one.go(pages[page])
             taken = _below_each_other(shown, parts) if parts else Image.open(io.BytesIO(shown.screenshot()))
