@@ -23,7 +23,6 @@ from monitor.state.commit_plan import (
     display_name,
     labels_name,
     predictions_name,
-    split_stored_name,
 )
 from monitor.state.database import (
     BACKUPS,
@@ -292,15 +291,23 @@ class State:
     # Writing.
 
     def store_models(
-        self, shapes: Mapping[str, bytes], dropped: list[WindowName], events: list[str], now: float
+        self,
+        shapes: Mapping[str, bytes],
+        dropped: list[WindowName],
+        events: list[str],
+        now: float,
+        unfit: Iterable[str] = (),
     ) -> None:
-        """Store the shapes of the configured models, and delete windows that do not match.
+        """Store the shapes of the configured models, and delete windows that do not match; `unfit` are models with none.
 
         Writes nothing when nothing changed: a start on a full disk must succeed.
         """
         values = self.values()
         if shapes == self.models() and not dropped and not events and {_KEY} == values.keys() & {_KEY, _RECOVERED}:
             return
+        # Without their windows, as a source may be gone, labels still fit the model.
+        without_labels = {*unfit, *(self.models().keys() - shapes.keys())}
+        without_labels |= {stored for stored, segment in dropped if segment == ALL and stored in shapes}
         with self._transaction:
             self._connection.execute("DELETE FROM models")
             self._connection.executemany(
@@ -310,7 +317,7 @@ class State:
             self._windows.delete(dropped)
             # Kept predictions and labels are of the same records.
             whole = {stored for stored, segment in dropped if segment == ALL}
-            names = {predictions_name(one) for one in whole} | {labels_name(split_stored_name(one)[0]) for one in whole}
+            names = {predictions_name(one) for one in whole} | {labels_name(one) for one in without_labels}
             self._connection.executemany("DELETE FROM ids WHERE model = ?", ((name,) for name in names))
             # The recovery is in the events now.
             self._write_values({_RECOVERED: None, _KEY: _crc_of_key(self.key)})

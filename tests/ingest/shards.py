@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from monitor.config.config import ModelOptions
+from monitor.config.config import LabelOptions, ModelOptions
 from monitor.core.change import Detector
 from monitor.core.segments import ALL, Segment, Segmentation
 from monitor.core.window import Bounds
@@ -95,6 +95,7 @@ class Replica:
         source: str = "stream",
         group_by: str | None = None,
         detectors: tuple[Detector, ...] = (),
+        labels: LabelOptions | None = None,
     ) -> None:
         model = ModelOptions(
             "density",
@@ -103,6 +104,7 @@ class Replica:
             Segmentation(split_by, most_segments),
             group_by=group_by,
             detectors=detectors,
+            labels=labels,
         )
         self.state = State.open(folder)
         decoder = RecordDecoder([model.format], RecordFields(), hash_key=self.state.key)

@@ -13,7 +13,10 @@ from monitor.core.labels.realised import LabelColumns
 from monitor.core.segments import ALL, Segment
 from monitor.core.window import Bounds
 from monitor.records.id_hash import hash_ids
+from monitor.reference.reference import Reference
 from tests.ingest.lines import CLASSES, NOW, POOL, Process, line
+from tests.ingest.shards import Replica
+from tests.strategies import synthetic
 
 DAY = 86400.0
 Prediction = tuple[str, int, float, str]
@@ -140,3 +143,36 @@ def test_any_history_gives_the_counts_of_all_lines(tmp_path: Path, seed: int) ->
         assert sums.audit.records[1, place] == sum(one[2] <= until for one in some)
     assert process.counted("labels_total", "labels", "density") == len(history.labels)
     process.kill()
+
+
+KEPT = LabelOptions(DAY, 1000)
+
+
+def test_labels_of_other_classes_are_forgotten_also_without_any_prediction(tmp_path: Path) -> None:
+    """Labels are numbers of classes: with another order of classes they would be of another class."""
+    told = [label(("a", "cat", None))]
+    first = Process(tmp_path, [], labels=KEPT, label_lines=told)
+    first.tick()
+    first.stop()
+    other = Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES[::-1])
+    for _ in range(2):
+        process = Process(tmp_path, [line(0, id="a", time=NOW)], reference=other, labels=KEPT, label_lines=told)
+        process.tick()
+        assert columns(process)[1].joined == 0
+        process.stop()
+
+
+def test_labels_stay_when_another_source_of_predictions_goes(tmp_path: Path) -> None:
+    """Its partitions are dropped; predictions of other sources, and all labels, still fit the model."""
+    written_lines, told = [line(number, id=f"{number}", time=NOW) for number in range(9)], [label(("3", "cat", None))]
+    first = Process(tmp_path, written_lines, labels=KEPT, label_lines=told)
+    first.tick()
+    first.stop()
+    replica = Replica(tmp_path, {"p0": [line(20, id="20", time=NOW)]}, labels=KEPT)
+    replica.own("p0")
+    replica.kill()
+    for _ in range(2):
+        process = Process(tmp_path, written_lines, labels=KEPT, label_lines=told)
+        process.tick()
+        assert columns(process)[1].joined == 1
+        process.stop()
