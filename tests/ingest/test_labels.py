@@ -9,6 +9,7 @@ import pytest
 
 from monitor.config.config import AuditOptions, LabelOptions
 from monitor.core.labels.audit import audited
+from monitor.core.labels.kept_predictions import KeptPredictions
 from monitor.core.labels.realised import LabelColumns
 from monitor.core.segments import ALL, Segment
 from monitor.core.window import Bounds
@@ -176,3 +177,21 @@ def test_labels_stay_when_another_source_of_predictions_goes(tmp_path: Path) -> 
         process.tick()
         assert columns(process)[1].joined == 1
         process.stop()
+
+
+@pytest.mark.parametrize("ahead", [60.0, 3 * DAY])
+def test_a_correction_wins_although_the_clock_of_the_labels_is_ahead(tmp_path: Path, ahead: float) -> None:
+    """Or the own one was set back: a time ahead of it is not believed, and labels count by arrival."""
+    lines, told = [line(0, id="a", time=NOW)], [label(("a", "cat", NOW + ahead)), label(("a", "dog", None))]
+    process = Process(tmp_path, lines, labels=KEPT, label_lines=told)
+    process.tick()
+    told.append(label(("a", "owl", NOW + ahead)))
+    said = []
+    for now in (NOW, NOW - DAY / 2):
+        process.tick(now)
+        columns(process)
+        assert isinstance(process.model.predictions, KeptPredictions)
+        said.append(CLASSES[process.model.predictions["label"][0]])
+        told.append(label(("a", "dog", NOW + ahead - 1.0)))
+    assert said == ["owl", "dog"]
+    process.kill()
