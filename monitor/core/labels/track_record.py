@@ -100,7 +100,19 @@ class TrackSummary(NamedTuple):
     latest: Block | None
     """The latest judged block."""
     wrong: bool
-    """Whether the headline of the latest judged block was off by more than its interval and that of the labels together."""
+    """Whether the headline of the latest judged block was off by more than its interval and that of the labels together.
+
+    That is, the two do not overlap: by chance so in 1 of 100 blocks, where 1 of 30 are off by more than `errors` allows.
+    """
+
+
+def _is_wrong(block: Block, name: str) -> bool:
+    """Return whether the interval of an estimate and that of the labels do not overlap."""
+    _, lower, upper = block.answers.get(name, (None, None, None))
+    truth = block.truth
+    return (
+        truth is not None and lower is not None and upper is not None and (lower > truth.upper or upper < truth.lower)
+    )
 
 
 def blocks_due(ended_at: Floats, records: Integers, oldest_at: Floats, now: float, bounds: Bounds) -> Booleans:
@@ -258,9 +270,8 @@ class TrackRecord:
         }
         always = [name for name, one in found.items() if one.blocks == len(judged)]
         best = min(always, key=lambda name: (found[name].mean_absolute_error, name != headline), default=None)
-        place = self.names.index(headline) if headline in found else None
-        wrong = place is not None and bool(absolute[-1, place] > allowed[-1, place])
-        return TrackSummary(len(judged), found, best, self[int(judged[-1])], wrong=wrong)
+        latest = self[int(judged[-1])]
+        return TrackSummary(len(judged), found, best, latest, wrong=_is_wrong(latest, headline))
 
     def to_bytes(self) -> bytes:
         """Serialise."""
