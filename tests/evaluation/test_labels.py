@@ -10,7 +10,9 @@ from monitor.core.alerts import AlertPhase, AlertRule
 from monitor.core.baselines.comparison import Verdict
 from monitor.core.estimate import AUDITED
 from monitor.core.report import SegmentReport
+from monitor.reference.reference import Reference
 from tests.evaluation.driver import HEALTHY, Monitor
+from tests.strategies import synthetic
 
 DAY = 86400.0
 LABELS = LabelOptions(horizon_seconds=30 * DAY)
@@ -133,3 +135,22 @@ def test_a_truth_outlives_its_labels(tmp_path: Path) -> None:
     assert after.labels is not None
     assert after.labels.horizon.labels == 0
     assert after.track_record[0].truth == said
+
+
+def test_a_track_record_is_of_the_reference_in_use(tmp_path: Path) -> None:
+    """Who calibrates again, because the estimates were wrong, would otherwise be told so until a new block is judged."""
+    monitor = Monitor(tmp_path, labels=LABELS)
+    exams = Exams(monitor)
+    exams.send(2 * WINDOW, right=0.3)
+    exams.tell()
+    monitor.step()
+    before, old = whole(monitor).track_record, monitor.evaluator.reference
+    assert before is not None
+    assert old is not None
+    again = Reference.calibrate(*synthetic(300, 3, seed=7), model=old.model, version=old.version, classes=old.classes)
+    monitor.restart(reference=again)
+    after = whole(monitor).track_record
+    assert after is not None
+    # The window is still full: it is judged with the new estimates.
+    assert (len(before), len(after)) == (2, 1)
+    assert after[0].answers["doc"] != before[1].answers["doc"]
