@@ -56,7 +56,9 @@ class TrackRecords:
         `valid` says which windows have estimates.
         """
         segments = tuple(snapshot.segments)
-        held = [self._records.get(segment, TrackRecord()) for segment in segments]
+        # Of a clock that was ahead, and was set back since: later blocks would wait for it.
+        latest = labels.now + self._bounds.tolerance_seconds
+        held = [self._records.get(segment, TrackRecord()).until(latest) for segment in segments]
         ended = np.array([one.newest_at for one in held])
         due = valid & blocks_due(ended, snapshot.measured.records, snapshot.oldest_at, labels.now, self._bounds)
         if due.any():
