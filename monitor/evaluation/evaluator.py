@@ -199,8 +199,8 @@ class Evaluator:
             self.config = replace(self.config, alerts=alerts)
         self._versions = VersionCounts(of=self._version)
         self._tracks = None
-        if self.config.labels is not None:
-            self._tracks = TrackRecords(self.config.bounds, self.config.most_windows)
+        if self.config.labels is not None and self.reference is not None:
+            self._tracks = TrackRecords(self.config.bounds, self.config.most_windows, self.reference.fingerprint)
         self._baselines = None
         if self.reference is not None:
             bounds = self.config.bounds
@@ -280,11 +280,12 @@ class Evaluator:
         return baselines_as_bytes(list(baselines.own.items()))
 
     def restore_tracks(self, content: bytes | None) -> None:
-        """Restore the track records."""
+        """Restore the track records. Those of another reference say nothing of the estimates now."""
         if content is None or self._tracks is None:
             return
         try:
-            self._tracks.restore(content)
+            if not self._tracks.restore(content):
+                log.info("%s: the reference changed, so track records start anew", self.name)
         except ValueError:
             log.warning("%s: stored track records are invalid, starting without them", self.name)
 

@@ -22,28 +22,31 @@ _CONFIDENCE = "calibrated_confidence"
 class TrackRecords:
     """The track records of all windows of a model. Not thread-safe."""
 
-    def __init__(self, bounds: Bounds, most_windows: int) -> None:
-        self._bounds, self._most = bounds, 2 * most_windows
+    def __init__(self, bounds: Bounds, most_windows: int, of: str = "") -> None:
+        """`of` is the fingerprint of the reference."""
+        self._bounds, self._most, self._of = bounds, 2 * most_windows, of
         self._records: dict[Segment, TrackRecord] = {}
         self._seen: tuple[int, int] | None = None
         """The labels that were compared last."""
         self._stored_at = 0.0
         self._unstored = self._new_block = False
 
-    def restore(self, content: bytes) -> None:
-        """Take stored records; raises ValueError if they are invalid."""
+    def restore(self, content: bytes) -> bool:
+        """Take stored records; return whether they are of this reference. Raises ValueError if they are invalid."""
         try:
-            stored = msgspec.msgpack.decode(content, type=list[tuple[Segment, bytes]])
+            of, stored = msgspec.msgpack.decode(content, type=tuple[str, list[tuple[Segment, bytes]]])
         except msgspec.DecodeError as error:
             raise ValueError(str(error)) from error
-        self._records = {segment: TrackRecord.from_bytes(one) for segment, one in stored}
+        if of == self._of:
+            self._records = {segment: TrackRecord.from_bytes(one) for segment, one in stored}
+        return of == self._of
 
     def changed(self, now: float) -> bytes | None:
         """Return the records to store, if it is time; otherwise None."""
         if not self._new_block and not (self._unstored and now - self._stored_at >= _STORE_SECONDS):
             return None
         self._unstored, self._new_block, self._stored_at = False, False, now
-        return msgspec.msgpack.encode([(segment, one.to_bytes()) for segment, one in self._records.items()])
+        return msgspec.msgpack.encode((self._of, [(segment, one.to_bytes()) for segment, one in self._records.items()]))
 
     def update(
         self, snapshot: Snapshot, labels: LabelSnapshot, rows: LabelledRows, estimates: WindowEstimates, valid: Booleans
@@ -53,7 +56,9 @@ class TrackRecords:
         `valid` says which windows have estimates.
         """
         segments = tuple(snapshot.segments)
-        held = [self._records.get(segment, TrackRecord()) for segment in segments]
+        # Of a clock that was ahead, and was set back since: later blocks would wait for it.
+        latest = labels.now + self._bounds.tolerance_seconds
+        held = [self._records.get(segment, TrackRecord()).until(latest) for segment in segments]
         ended = np.array([one.newest_at for one in held])
         due = valid & blocks_due(ended, snapshot.measured.records, snapshot.oldest_at, labels.now, self._bounds)
         if due.any():

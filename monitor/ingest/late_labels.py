@@ -138,9 +138,9 @@ def plan_labels(
     labels, counted, name = model.labels, plan.counted, model.name
     if labels is None or records.ids is None or records.labels is None:
         return
-    unknown = np.isnan(records.at)
-    at, _ = model.options.bounds.believed(records.at, now)
-    new = labels.log.new(records.ids, records.labels, np.where(unknown, np.nan, at), now)
+    # A time ahead of the clock is not believed: such a label counts by its arrival.
+    at = np.where(records.at > now, np.nan, records.at)
+    new = labels.log.new(records.ids, records.labels, at, now)
     counted.labels[source, name] += len(records)
     counted.labels_repeated[name] += new.repeated
     counted.labels_corrected[name] += new.corrected

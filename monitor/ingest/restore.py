@@ -37,7 +37,8 @@ def restore(
 
     Windows of other shards, of the sources named in `sharded`, are only checked: ownership is not known yet.
     """
-    dropped, values, anew = _unusable_windows(state, models, sharded), state.values(), list[str]()
+    reasons, values, anew = _reasons(state, models), state.values(), list[str]()
+    dropped = _unusable_windows(state, models, sharded, reasons)
     damaged = state.damaged_chunks
     for name, model in models.items():
         if f"health:{name}" in values:
@@ -59,6 +60,9 @@ def restore(
             # What evaluations took of lost records would be missing from the sums, and look like new evidence.
             model.evidence.begin(None if ALL in lost or state.damaged_chunks > damaged else lost, now)
             anew.append(f"{name}: the evidence of changes starts anew where stored records are damaged or dropped")
+    # There may be labels without any record.
+    for name in reasons:
+        models[name].forget_labels()
     shapes = {name: msgspec.json.encode(model.options.shape) for name, model in models.items()}
     events = [
         *state.events,
@@ -69,7 +73,7 @@ def restore(
         ),
     ]
     keep_ids = {name for name, one in models.items() if one.labels is not None and one.labels.kept_ids is not None}
-    return Restored(events, lambda: state.store_models(shapes, list(dropped), events, now, keep_ids))
+    return Restored(events, lambda: state.store_models(shapes, list(dropped), events, now, keep_ids, reasons))
 
 
 def restore_shard(
@@ -115,11 +119,10 @@ def _restore_models(
     for ids in state.ids(hashes):
         hashes[ids.model].remember(ids.hashes, ids.number)
     for stored, segment in dropped:
-        model_name, _ = split_stored_name(stored)
-        for model in named.values():
-            # Kept predictions and labels are of the same records.
-            if segment == ALL and model.name == model_name:
-                model.forget_labels()
+        # Labels and the kept predictions of this shard do not fit either. Those of other shards may.
+        if segment == ALL and stored in named:
+            with lock:
+                named[stored].forget_labels()
 
 
 def _count_elsewhere(state: State, models: Mapping[str, ModelState], dropped: Container[WindowName]) -> None:
@@ -175,9 +178,10 @@ def _batches(chunks: Iterable[StoredChunk]) -> Iterator[list[StoredChunk]]:
         yield batch
 
 
-def _unusable_windows(state: State, models: Mapping[str, ModelState], sharded: Container[str]) -> dict[WindowName, str]:
-    """Return the stored windows that cannot be used, with reasons."""
-    reasons = _reasons(state, models)
+def _unusable_windows(
+    state: State, models: Mapping[str, ModelState], sharded: Container[str], reasons: Mapping[str, str]
+) -> dict[WindowName, str]:
+    """Return the stored windows that cannot be used, with reasons; given those of models."""
     dropped, kept = dict[WindowName, str](), dict[str, list[Segment]]()
     for stored, segment in state.window_names():
         model, shard = split_stored_name(stored)

@@ -318,8 +318,11 @@ class State:
         events: list[str],
         now: float,
         keep_ids: Container[str] = (),
+        unfit: Iterable[str] = (),
     ) -> None:
-        """Store the shapes of the configured models, and delete windows that do not match, and ids of all models but `keep_ids`.
+        """Store the shapes of the configured models; delete windows that do not match, and ids of all models but `keep_ids`.
+
+        `unfit` are models of which no stored record fits.
 
         Writes nothing when nothing changed: a start on a full disk must succeed.
         """
@@ -328,6 +331,9 @@ class State:
         changed = shapes != self.models() or dropped or events or unwanted
         if not changed and {_KEY} == values.keys() & {_KEY, _RECOVERED}:
             return
+        # Without their windows, as a source may be gone, labels still fit the model.
+        without_labels = {*unfit, *(self.models().keys() - shapes.keys())}
+        without_labels |= {stored for stored, segment in dropped if segment == ALL and stored in shapes}
         with self._transaction:
             self._connection.execute("DELETE FROM models")
             self._connection.executemany(
@@ -337,7 +343,7 @@ class State:
             self._windows.delete(dropped)
             # Kept predictions and labels are of the same records.
             whole = {stored for stored, segment in dropped if segment == ALL}
-            names = {predictions_name(one) for one in whole} | {labels_name(split_stored_name(one)[0]) for one in whole}
+            names = {predictions_name(one) for one in whole} | {labels_name(one) for one in without_labels}
             self._connection.executemany("DELETE FROM ids WHERE model = ?", ((name,) for name in names))
             needed = dict.fromkeys(unwanted | whole, math.inf)
             erased = write_audit_ids(self._connection, CommitPlan(audit_ids_needed=needed))

@@ -10,7 +10,9 @@ from monitor.core.alerts import AlertPhase, AlertRule
 from monitor.core.baselines.comparison import Verdict
 from monitor.core.estimate import AUDITED
 from monitor.core.report import SegmentReport
+from monitor.reference.reference import Reference
 from tests.evaluation.driver import HEALTHY, Monitor
+from tests.strategies import synthetic
 
 DAY = 86400.0
 LABELS = LabelOptions(horizon_seconds=30 * DAY)
@@ -133,3 +135,51 @@ def test_a_truth_outlives_its_labels(tmp_path: Path) -> None:
     assert after.labels is not None
     assert after.labels.horizon.labels == 0
     assert after.track_record[0].truth == said
+
+
+def test_a_track_record_is_of_the_reference_in_use(tmp_path: Path) -> None:
+    """Who calibrates again, because the estimates were wrong, would otherwise be told so until a new block is judged."""
+    monitor = Monitor(tmp_path, labels=LABELS)
+    exams = Exams(monitor)
+    exams.send(2 * WINDOW, right=0.3)
+    exams.tell()
+    monitor.step()
+    before, old = whole(monitor).track_record, monitor.evaluator.reference
+    assert before is not None
+    assert old is not None
+    again = Reference.calibrate(*synthetic(300, 3, seed=7), model=old.model, version=old.version, classes=old.classes)
+    monitor.restart(reference=again)
+    after = whole(monitor).track_record
+    assert after is not None
+    # The window is still full: it is judged with the new estimates.
+    assert (len(before), len(after)) == (2, 1)
+    assert after[0].answers["doc"] != before[1].answers["doc"]
+
+
+def test_blocks_go_on_after_the_clock_was_ahead(tmp_path: Path) -> None:
+    """Otherwise the next block would have to wait for the time that the clock showed."""
+    monitor = Monitor(tmp_path, labels=LABELS)
+    exams = Exams(monitor)
+    monitor.now += 90 * DAY
+    exams.send(WINDOW, right=0.7)
+    monitor.now -= 90 * DAY
+    monitor.restart()
+    exams.send(2 * WINDOW, right=0.7)
+    record = whole(monitor).track_record
+    assert record is not None
+    assert len(record) > 0
+    assert record.newest_at <= monitor.now
+
+
+def test_labels_of_other_records_with_the_same_time_do_not_make_a_block_certain(tmp_path: Path) -> None:
+    """A batch without times is one moment: a block has a part of it, the labels are of all."""
+    monitor = Monitor(tmp_path, labels=LABELS, audit=AuditOptions(1.0))
+    exams = Exams(monitor)
+    exams.send(3 * WINDOW, right=0.7, times=1)
+    exams.tell()
+    monitor.step()
+    record = whole(monitor).track_record
+    assert record is not None
+    truth = record[0].truth
+    assert truth is not None
+    assert truth.lower < truth.value < truth.upper

@@ -10,15 +10,18 @@ import pytest
 
 from monitor.config.config import AuditOptions, LabelOptions
 from monitor.core.labels.audit import audited
+from monitor.core.labels.kept_predictions import KeptPredictions
 from monitor.core.labels.realised import LabelColumns
 from monitor.core.segments import ALL, Segment
 from monitor.core.window import Bounds
 from monitor.records.id_hash import hash_ids
+from monitor.reference.reference import Reference
 from monitor.state.commit_plan import Forgotten
 from monitor.state.database import read_audit_ids_of
 from monitor.state.store import State
 from tests.ingest.lines import CLASSES, NOW, POOL, Process, line
 from tests.ingest.shards import Log, Replica
+from tests.strategies import synthetic
 
 DAY = 86400.0
 Prediction = tuple[str, int, float, str]
@@ -371,3 +374,54 @@ def test_a_rewind_reaches_back_to_the_oldest_kept_prediction(tmp_path: Path) -> 
         assert counts_of(replica)[ALL] == group.expected({name}, ALL)
     for replica in (*group.replicas, again):
         replica.kill()
+
+
+KEPT = LabelOptions(DAY, 1000)
+
+
+def test_labels_of_other_classes_are_forgotten_also_without_any_prediction(tmp_path: Path) -> None:
+    """Labels are numbers of classes: with another order of classes they would be of another class."""
+    told = [label(("a", "cat", None))]
+    first = Process(tmp_path, [], labels=KEPT, label_lines=told)
+    first.tick()
+    first.stop()
+    other = Reference.calibrate(*synthetic(60, 3, seed=1), model="density", version="2.1", classes=CLASSES[::-1])
+    for _ in range(2):
+        process = Process(tmp_path, [line(0, id="a", time=NOW)], reference=other, labels=KEPT, label_lines=told)
+        process.tick()
+        assert columns(process)[1].joined == 0
+        process.stop()
+
+
+def test_labels_stay_when_another_source_of_predictions_goes(tmp_path: Path) -> None:
+    """Its partitions are dropped; predictions of other sources, and all labels, still fit the model."""
+    written_lines, told = [line(number, id=f"{number}", time=NOW) for number in range(9)], [label(("3", "cat", None))]
+    first = Process(tmp_path, written_lines, labels=KEPT, label_lines=told)
+    first.tick()
+    first.stop()
+    replica = Replica(tmp_path, {"p0": [line(20, id="20", time=NOW)]}, labels=KEPT)
+    replica.own("p0")
+    replica.kill()
+    for _ in range(2):
+        process = Process(tmp_path, written_lines, labels=KEPT, label_lines=told)
+        process.tick()
+        assert columns(process)[1].joined == 1
+        process.stop()
+
+
+@pytest.mark.parametrize("ahead", [60.0, 3 * DAY])
+def test_a_correction_wins_although_the_clock_of_the_labels_is_ahead(tmp_path: Path, ahead: float) -> None:
+    """Or the own one was set back: a time ahead of it is not believed, and labels count by arrival."""
+    lines, told = [line(0, id="a", time=NOW)], [label(("a", "cat", NOW + ahead)), label(("a", "dog", None))]
+    process = Process(tmp_path, lines, labels=KEPT, label_lines=told)
+    process.tick()
+    told.append(label(("a", "owl", NOW + ahead)))
+    said = []
+    for now in (NOW, NOW - DAY / 2):
+        process.tick(now)
+        columns(process)
+        assert isinstance(process.model.predictions, KeptPredictions)
+        said.append(CLASSES[process.model.predictions["label"][0]])
+        told.append(label(("a", "dog", NOW + ahead - 1.0)))
+    assert said == ["owl", "dog"]
+    process.kill()

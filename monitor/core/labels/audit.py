@@ -84,8 +84,9 @@ def _regression(sums: AuditSums, some: Booleans, level: float) -> tuple[Floats, 
     varies = of_confidence > _ROUNDING * squared
     slope = np.clip(np.divide(of_both, of_confidence, out=np.zeros(len(n)), where=varies), 0.0, 1.0)
     left = np.maximum(of_labels - slope * (2.0 * of_both - slope * of_confidence), 0.0)
-    # All records labelled leave nothing to chance.
-    variance = np.maximum(1.0 - n / records, 0.0) * left / (n - 2.0) / n
+    # All records labelled leave nothing to chance. With more labels than records they are of others, too: a block of records
+    # has the labels of all with its times.
+    variance = np.where(n > records, 1.0, 1.0 - n / records) * left / (n - 2.0) / n
     reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * np.sqrt(variance)
     return accuracy + slope * (sums.all_confidence[some] / records - mean), reach
 

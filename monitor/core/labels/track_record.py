@@ -217,6 +217,12 @@ class TrackRecord:
         facts[0] = block.began_at, block.ended_at, block.records, block.mean_confidence, *truth
         return TrackRecord(names, np.concatenate([self._facts[-(MOST_BLOCKS - 1) :], facts]), more)
 
+    def until(self, at: float) -> "TrackRecord":
+        """Return the record without blocks that end after a time."""
+        count = int(np.count_nonzero(self._facts["ended_at"] <= at))
+        # They ascend.
+        return self if count == len(self) else TrackRecord(self.names, self._facts[:count], self._answers[:count])
+
     def judged(self, truths: Sequence[BlockTruth | None]) -> "TrackRecord":
         """Return the record with what labels say of each block now.
 

@@ -214,3 +214,23 @@ def test_a_block_is_due(bounds: Bounds, ended_at: float, records: int, oldest_at
     """At 1,000 seconds."""
     found = blocks_due(np.array([ended_at]), np.array([records]), np.array([oldest_at]), 1000.0, bounds)
     assert found.tolist() == [due]
+
+
+def test_healthy_estimates_are_rarely_called_wrong() -> None:
+    """A rule fires then: of blocks with 60 random labels, whose estimate is right but for chance, hardly any."""
+    chance, wrong, count = np.random.default_rng(3), 0, 1000
+    for _ in range(count):
+        confidence = chance.beta(8, 2, size=1000)
+        right = chance.random(1000) < confidence
+        picked = chance.choice(1000, 60, replace=False)
+        f, y = confidence[picked], right[picked].astype(float)
+        of_f, squared, of_both = (np.array([float(one)]) for one in (f.sum(), f @ f, f @ y))
+        labels, of_right, records = np.array([60]), np.array([int(y.sum())]), np.array([1000])
+        sums = AuditSums(labels, of_right, of_f, squared, of_both, records, np.array([confidence.sum()]))
+        truth = truths_of(sums, audited=True)[0]
+        # As with a reference of 1,500 records.
+        said = confidence.mean() + chance.normal(0.0, math.sqrt(0.16 / 1500))
+        reach = 1.96 * math.sqrt(0.16 / 1500 + float(np.mean(confidence * (1.0 - confidence))) / 1000)
+        block = Block(1.0, 2.0, 1000, 0.8, {"adaptive": (said, said - reach, said + reach)}, truth)
+        wrong += TrackRecord().add(block).summary().wrong
+    assert wrong <= 3
