@@ -32,6 +32,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.kafka
+	$(BIN)/python -m benchmarks.labels
 	$(BIN)/python -m benchmarks.serve
 	$(BIN)/python -m benchmarks.coverage
 	$(BIN)/python -m benchmarks.segments
