@@ -63,7 +63,10 @@ def build(
             source.store_raw,
             wording,
             _fingerprint(models),
-            room_for(source, config, loaded) if source.options.sharded else None,
+            # Partitions of labels have no windows.
+            room_for(source, config, loaded)
+            if source.options.sharded and source.carries is Carries.PREDICTIONS
+            else None,
             source.carries,
         )
         sources.append(source.options.build(context))

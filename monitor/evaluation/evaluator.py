@@ -497,7 +497,7 @@ class Evaluator:
             return None, ()
         labels = snapshot.labels.columns(len(snapshot.segments), len(reference.classes))
         valid = found.shown & (found.states == _OK)
-        return labels, self._tracks.update(snapshot, snapshot.labels, labels.sums.rows, found.estimates, valid)
+        return labels, self._tracks.update(snapshot, snapshot.labels, labels.sums, found.estimates, valid)
 
     def _detect(self, snapshot: Snapshot, states: Codes, now: float) -> ChangeColumns | None:
         """Take the evidence of the records since the last evaluation; None if nothing looks for changes."""

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from monitor.core.calibration import WindowEstimates
-from monitor.core.labels.realised import LabelledRows, LabelSnapshot
+from monitor.core.labels.realised import ENOUGH_CAME, LabelSnapshot, LabelSums
 from monitor.core.labels.track_record import Answer, Block, BlockTruth, TrackRecord, blocks_due, truths_of
 from monitor.core.report import Snapshot
 from monitor.core.scores import Booleans, Floats
@@ -17,6 +17,8 @@ from monitor.core.window import Bounds
 _STORE_SECONDS = 3600.0
 """What labels say is computed from them again after a restart: it is stored this often, before they are deleted."""
 _CONFIDENCE = "calibrated_confidence"
+_DEVIATIONS = 2.0
+"""So many fewer records of a block may be audited than expected, by chance."""
 
 
 class TrackRecords:
@@ -49,7 +51,7 @@ class TrackRecords:
         return msgspec.msgpack.encode((self._of, [(segment, one.to_bytes()) for segment, one in self._records.items()]))
 
     def update(
-        self, snapshot: Snapshot, labels: LabelSnapshot, rows: LabelledRows, estimates: WindowEstimates, valid: Booleans
+        self, snapshot: Snapshot, labels: LabelSnapshot, sums: LabelSums, estimates: WindowEstimates, valid: Booleans
     ) -> tuple[TrackRecord, ...]:
         """Take the blocks that are due, and what labels say of all blocks; return the records of the windows.
 
@@ -68,7 +70,7 @@ class TrackRecords:
                 held[window] = held[window].add(_block(snapshot, estimates, confidence, window))
             self._new_block = True
         if due.any() or labels.version != self._seen:
-            held = self._judged(held, labels, rows)
+            held = self._judged(held, labels, sums)
             self._seen = labels.version
         for segment, before in zip(segments, held, strict=True):
             self._unstored |= self._records.get(segment) is not before
@@ -77,20 +79,27 @@ class TrackRecords:
         return tuple(held)
 
     @staticmethod
-    def _judged(held: Sequence[TrackRecord], labels: LabelSnapshot, rows: LabelledRows) -> list[TrackRecord]:
-        """Return records with what labels say of their blocks; older ones, whose labels are being deleted, stay as they are."""
+    def _judged(held: Sequence[TrackRecord], labels: LabelSnapshot, of_labels: LabelSums) -> list[TrackRecord]:
+        """Return records with what labels say of their blocks; older ones, whose labels are being deleted, stay as they are.
+
+        Labels often come in the order of the records: those of the first half of a block do not speak for all of it.
+        """
         counts = [len(one) for one in held]
         if not sum(counts):
             return list(held)
         windows = np.repeat(np.arange(len(held)), counts)
         began, ended = (np.concatenate([getattr(one, name) for one in held]) for name in ("began_at", "ended_at"))
-        of_audit = labels.scope.share is not None
+        share = labels.scope.share
+        of_audit = share is not None
         sums = replace(
-            rows.between(windows, began, ended, of_audit=of_audit),
+            of_labels.rows.between(windows, began, ended, of_audit=of_audit),
             records=np.concatenate([one.records for one in held]),
             all_confidence=np.concatenate([one.all_confidence for one in held]),
         )
-        whole = (began >= labels.since).tolist()
+        expected = (1.0 if share is None else share) * sums.records
+        came = sums.labels >= ENOUGH_CAME * (expected - _DEVIATIONS * np.sqrt(expected))
+        passed = (of_labels.audited_to if of_audit else of_labels.newest_at)[windows] > ended
+        whole = ((began >= labels.since) & (came | passed)).tolist()
         truths: list[BlockTruth | None] = [
             one if kept else None for one, kept in zip(truths_of(sums, audited=of_audit), whole, strict=True)
         ]

@@ -183,3 +183,18 @@ def test_labels_of_other_records_with_the_same_time_do_not_make_a_block_certain(
     truth = record[0].truth
     assert truth is not None
     assert truth.lower < truth.value < truth.upper
+
+
+def test_a_block_is_judged_when_its_labels_have_come(tmp_path: Path) -> None:
+    """Labels come in the order of the records: those of its first half, all right, do not speak for the whole."""
+    monitor = Monitor(tmp_path, labels=LABELS, audit=AuditOptions(1.0))
+    exams = Exams(monitor)
+    exams.send(WINDOW // 2, right=1.0)
+    exams.send(WINDOW // 2, right=0.0)
+    names = list(exams.truth)
+    for some, judged in ((names[: WINDOW // 2], 0), (names[WINDOW // 2 : -20], 1)):
+        monitor.tell({name: exams.truth[name] for name in some})
+        monitor.step()
+        record = whole(monitor).track_record
+        assert record is not None
+        assert (len(record), record.summary().blocks) == (1, judged)

@@ -129,7 +129,10 @@ def test_before_labels_come_the_page_says_what_waits() -> None:
     assert "No block is complete yet." in page
     assert "audited" not in overview
     page, _ = read_both(window(labelled(), track_record([None, 0.8, 0.9, None, None], labels=29)))
-    assert "No block has 30 labels yet (2 of 5 blocks have some)." in page
+    assert (
+        "No block is judged yet: one needs 30 labels, and nearly all that are to come (2 of 5 blocks have some)."
+        in page
+    )
 
 
 def test_the_track_record_names_the_best_estimator() -> None:

@@ -321,4 +321,11 @@ class KafkaOptions(SourceOptions):
         from monitor.sources.kafka.kafka_source import KafkaSource  # noqa: PLC0415 - slow to import
 
         decoder = context.decoder(self.max_message_bytes)
-        return KafkaSource(context.name, self, decoder, fingerprint=context.fingerprint, room=context.room)
+        return KafkaSource(
+            context.name,
+            self,
+            decoder,
+            fingerprint=context.fingerprint,
+            room=context.room,
+            carries=context.carries,
+        )

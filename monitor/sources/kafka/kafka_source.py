@@ -16,6 +16,7 @@ import numpy as np
 
 from monitor.records.messages import Messages
 from monitor.records.record_batch import RecordBatch
+from monitor.records.record_schema import Carries
 from monitor.sources.base import NOTHING_HELD, Delivery, EventBuffer, ShardStatus, SourceStatus
 from monitor.sources.kafka.client import connect as connect_client
 from monitor.sources.kafka.connection import Connect, Explain, KafkaConnection, check_brokers
@@ -40,7 +41,8 @@ from monitor.sources.kafka.partition_checkpoint import (
 from monitor.sources.kafka.partitions import OffsetCommitter, Ownership, Partitions
 from monitor.sources.kafka.resume_offset import OffsetProblem
 
-_POLL_SECONDS = 0.1
+_POLL_SECONDS, _LABELS_POLL_SECONDS = 0.1, 0.01
+"""How long a poll waits for messages. Predictions do not wait for labels, which are late anyway."""
 _IDLE_SECONDS = 0.1
 _RESUME_SECONDS = 1.0
 
@@ -194,6 +196,7 @@ class KafkaSource:
         *,
         fingerprint: str = "",
         room: int | None = None,
+        carries: Carries = Carries.PREDICTIONS,
         monotonic: Callable[[], float] = time.monotonic,
         connect: Connect = connect_client,
         explain: Explain = check_brokers,
@@ -203,6 +206,7 @@ class KafkaSource:
         self._options = options
         self._room = room
         """The number of partitions that fit in memory; None if unknown."""
+        self._poll_seconds = _POLL_SECONDS if carries is Carries.PREDICTIONS else _LABELS_POLL_SECONDS
         self._monotonic = monotonic
         self._event_log = EventBuffer()
         self._ownership = Ownership()
@@ -322,7 +326,7 @@ class KafkaSource:
 
     def _fetched(self, consumer: Consumer) -> Mapping[Partition, Fetched]:
         try:
-            fetched = consumer.poll(_POLL_SECONDS, self._options.max_poll_records)
+            fetched = consumer.poll(self._poll_seconds, self._options.max_poll_records)
         except OutOfRange as error:
             self._partitions.resolve_again(consumer, error.partitions, OffsetProblem.OUT_OF_RANGE)
         except Truncated as error:

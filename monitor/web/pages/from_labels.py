@@ -142,7 +142,7 @@ def _waits(blocks: int, labelled: int) -> str:
     if not blocks:
         return "No block is complete yet. A block is as many records as the window holds."
     some = f"{labelled:,} of {plural(blocks, 'block')} {'has' if labelled == 1 else 'have'} some"
-    return f"No block has {FEWEST_LABELS} labels yet ({some})."
+    return f"No block is judged yet: one needs {FEWEST_LABELS} labels, and nearly all that are to come ({some})."
 
 
 def _row(block: Block, headline: str) -> TrackRow:
