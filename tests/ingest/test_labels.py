@@ -10,7 +10,7 @@ import pytest
 
 from monitor.config.config import AuditOptions, LabelOptions
 from monitor.core.labels.audit import audited
-from monitor.core.labels.kept_predictions import KeptPredictions
+from monitor.core.labels.kept_predictions import KeptPredictions, Places
 from monitor.core.labels.realised import LabelColumns
 from monitor.core.segments import ALL, Segment
 from monitor.core.window import Bounds
@@ -425,3 +425,12 @@ def test_a_correction_wins_although_the_clock_of_the_labels_is_ahead(tmp_path: P
         told.append(label(("a", "dog", NOW + ahead - 1.0)))
     assert said == ["owl", "dog"]
     process.kill()
+
+
+def test_places_of_segments_that_are_gone_cost_nothing() -> None:
+    """Segments come and go for years; only windows of now are looked up, since ingestion waits meanwhile."""
+    sites, scanners = ([((field, f"{field}{number}"),) for number in range(300)] for field in ("site", "scanner"))
+    places = Places(((), *((site, scanner) for site, scanner in zip(sites, scanners, strict=True))))
+    found = places.windows({ALL: 0, sites[7]: 2})
+    assert [np.flatnonzero(one >= 0).tolist() for one in found] == [list(range(301)), [8]]
+    assert found[1][8] == 2

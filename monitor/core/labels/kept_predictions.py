@@ -325,7 +325,11 @@ class Places:
     """The combinations of segments that predictions are in. A prediction names one by its number; 0 is none."""
 
     def __init__(self, combinations: tuple[tuple[Segment, ...], ...] = ((),)) -> None:
-        self._numbers = {one: number for number, one in enumerate(combinations)}
+        self._numbers: dict[tuple[Segment, ...], int] = {}
+        self._of: dict[Segment, list[int]] = {}
+        """The numbers of each segment: there may be many more combinations than windows now."""
+        for one in combinations:
+            self._add(one)
 
     @property
     def combinations(self) -> tuple[tuple[Segment, ...], ...]:
@@ -349,17 +353,24 @@ class Places:
 
     def _number(self, chunk: Chunk, row: int) -> int:
         combination = tuple(chunk.segments[code] for code in chunk.codes[row].tolist() if code >= 0)
-        if combination not in self._numbers and len(self._numbers) >= MOST_PLACES:
-            return 0
-        return self._numbers.setdefault(combination, len(self._numbers))
+        if combination in self._numbers:
+            return self._numbers[combination]
+        return self._add(combination) if len(self._numbers) < MOST_PLACES else 0
+
+    def _add(self, combination: tuple[Segment, ...]) -> int:
+        number = self._numbers[combination] = len(self._numbers)
+        for segment in combination:
+            self._of.setdefault(segment, []).append(number)
+        return number
 
     def windows(self, segments: Mapping[Segment, int]) -> list[Integers]:
         """Return for each split the window of each number, given those of the segments; -1 for none. The first is all records."""
-        splits: dict[tuple[str, ...], Integers] = {}
-        combinations = self.combinations
-        for number, combination in enumerate(combinations):
-            for segment in combination:
-                split = tuple(name for name, _ in segment)
-                column = splits.setdefault(split, np.full(len(combinations), -1))
-                column[number] = segments.get(segment, -1)
-        return [np.full(len(combinations), segments[ALL]), *splits.values()]
+        held = [(segment, np.array(self._of[segment])) for segment in segments if segment in self._of]
+        # After that: the ingestion thread may add some at any time.
+        count, splits = len(self._numbers), dict[tuple[str, ...], Integers]()
+        for segment, numbers in held:
+            split = tuple(name for name, _ in segment)
+            if split not in splits:
+                splits[split] = np.full(count, -1)
+            splits[split][numbers] = segments[segment]
+        return [np.full(count, segments[ALL]), *splits.values()]
