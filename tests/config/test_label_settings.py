@@ -114,7 +114,7 @@ def test_check_config_counts_kept_predictions(cpcmon: Callable[..., Ran], write:
     for text in (
         "  keeps at most 2,000,000 predictions for labels, for 30d; audits 2% of all records",
         "source truth: labels from directory ",
-        "all labels, and predictions kept for them: 256.0 MB at most, in addition",
+        "all labels, and predictions kept for them: 480.0 MB at most, in addition",
         "with all ids and labels too",
     ):
         assert text in ran.out
@@ -124,7 +124,7 @@ def test_check_config_counts_kept_predictions(cpcmon: Callable[..., Ran], write:
 def test_check_config_says_what_labels_cost_per_partition(cpcmon: Callable[..., Ran], write: Write) -> None:
     ran = cpcmon("check-config", write(base=KAFKA.replace("GROUP", "labels")))
     assert ran.out.count("per partition assigned to this process") == 1
-    assert "64.0 MB of predictions kept for labels" in ran.out
+    assert "140.0 MB of predictions kept for labels" in ran.out
 
 
 def test_a_sample_of_labels_is_described(cpcmon: Callable[..., Ran], write: Write, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from monitor.sources.kafka.partition_checkpoint import (
 from monitor.sources.kafka.partitions import OffsetCommitter, Ownership, Partitions
 from monitor.sources.kafka.resume_offset import OffsetProblem
 
-_POLL_SECONDS, _LABELS_POLL_SECONDS = 0.1, 0.01
+_POLL_SECONDS, _LABELS_POLL_SECONDS = 0.1, 0.0
 """How long a poll waits for messages. Predictions do not wait for labels, which are late anyway."""
 _IDLE_SECONDS = 0.1
 _RESUME_SECONDS = 1.0
