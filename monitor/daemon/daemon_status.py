@@ -110,7 +110,7 @@ class DaemonStatus:
         return [
             SourceView(
                 status,
-                _counted(counters.records, status.name),
+                _counted(counters.records, status.name) + _counted(counters.labels, status.name),
                 _counted(counters.records_rejected, status.name),
             )
             for status in ingestion.sources()
