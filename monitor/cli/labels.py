@@ -137,7 +137,11 @@ def forget(options: argparse.Namespace) -> int:
     try:
         state = State.open(config.storage.path, allow_network=config.storage.allow_network)
     except StateInUse:
-        found = _told(DaemonClient(options, "the running cpcmon that uses the state directory"), hashes, options.model)
+        found = _told(
+            DaemonClient(options, "the running cpcmon that uses the state directory, or its address in --url"),
+            hashes,
+            options.model,
+        )
     else:
         with closing(state):
             found = state.forget(hashes, options.model)
@@ -183,7 +187,11 @@ def _since(text: str, now: float) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return now - seconds(text, "--since")
+        try:
+            return now - seconds(text, "--since")
+        except UsageError:
+            wanted = "a duration such as 7d, or a time such as 2026-05-01T00:00Z"
+            raise UsageError(Problem("--since", wanted, repr(text))) from None
     return moment.astimezone().timestamp()
 
 
@@ -208,6 +216,9 @@ def _ids(file: Path) -> list[str]:
     if "id" in (header := next(rows, [])):
         place = header.index("id")
         return [row[place] for row in rows if len(row) > place and row[place]]
+    if len(header) > 1:
+        # An id may have a comma. But nobody should believe that the ids of another column were looked for.
+        print("warning: --ids: no column is named id, so each line is one id, with its commas", file=sys.stderr)
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 

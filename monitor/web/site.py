@@ -32,7 +32,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
-    """A source, with its records since the state was created."""
+    """A source, with its records or labels since the state was created."""
 
     status: SourceStatus
     records: int = 0

@@ -60,6 +60,8 @@ def wait_for(process: Process, records: int, labels: int) -> None:
         ),
         f"{records} records and {labels} labels",
     )
+    counts = {one["source"]: one["records"] for one in json.loads(process.ask("/api/v1/status")[1])["sources"]}
+    assert counts == {"results": records, "truth": labels}
 
 
 def in_files(site: Site) -> dict[str, set[str]]:
@@ -164,6 +166,8 @@ def test_ids_are_read_from_lines_csv_and_standard_input(
         assert cpcmon("audit-check", "density", *config, "--ids", ids).out == found
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(content.encode())))
         assert cpcmon("audit-check", "density", *config, "--ids", "-").out == found
+    ids.write_text("study,time\na,1\n")
+    assert "no column is named id" in cpcmon("audit-check", "density", *config, "--ids", ids).err
     ids.write_bytes(b"caf\xe9\n")
     for words, said in (
         (("audit-check", "density", *config, "--ids", ids), "--ids: expected text in UTF-8, found another encoding"),
@@ -174,6 +178,9 @@ def test_ids_are_read_from_lines_csv_and_standard_input(
         ran = cpcmon(*words)
         assert ran.code in {1, 2}
         assert said in ran.err
+    site.configure(more="    audit: {share: 1, keep_ids: true}")
+    refused = cpcmon("audit-list", "density", *config, "--since", "soon").err
+    assert "--since: expected a duration such as 7d, or a time such as" in refused
     site.configure()
     for command in ("audit-list", "audit-check"):
         ran = cpcmon(command, "density", *config, *(("--ids", ids) if command == "audit-check" else ()))
