@@ -192,7 +192,7 @@ def _labels_line(model: ModelConfig, options: LabelOptions) -> str:
     kept = f"keeps at most {options.most:,} predictions for labels, for {_time(options.horizon_seconds)}"
     if model.audit is None:
         return kept
-    ids = ", and keeps their ids until then" if model.audit.keep_ids else ""
+    ids = ", and keeps the ids of those until they are labelled" if model.audit.keep_ids else ""
     return f"{kept}; audits {100.0 * model.audit.share:g}% of all records{ids}"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from monitor.config.config import ModelOptions
 from monitor.core.labels.audit import audited
-from monitor.core.labels.kept_predictions import KeptPredictions, Labels, Places
+from monitor.core.labels.kept_predictions import PICKED, KeptPredictions, Labels, Places
 from monitor.core.labels.realised import KeptRows, LabelScope, LabelSnapshot
 from monitor.core.recent_ids import NO_ID
 from monitor.core.record_columns import Records
@@ -74,7 +74,7 @@ class ModelLabels:
             for place, segment in enumerate(segments):
                 if segment in one.windows and (at := one.windows[segment].oldest) is not None:
                     oldest[place], inside[place] = at, len(one.windows[segment])
-            rows.append(KeptRows.of(kept, oldest, inside))
+            rows.append(KeptRows.of(kept, oldest, inside, self.scope.share))
             joined += int(np.count_nonzero(rows[-1].label >= 0))
         self.log.dropped.clear()
         places = self.places.windows({segment: place for place, segment in enumerate(segments)})
@@ -92,14 +92,14 @@ def plan_predictions(plan: CommitPlan, model: "ModelState", records: Records, ch
         return
     some = chunk if len(rows) == len(records) else chunk.taken(rows)
     decided, confidence = model.gauge.calibrated(some.vectors, some.decided)
-    words = kept.words(
-        id=records.ids[rows], at=some.at, confidence=confidence, decided=decided, place=labels.places.of(some)
-    )
+    ids, share = records.ids[rows], labels.scope.share
+    if share is not None:
+        decided = decided + PICKED * audited(ids, share)
+    words = kept.words(id=ids, at=some.at, confidence=confidence, decided=decided, place=labels.places.of(some))
     plan.ids.append(IdBatch(predictions_name(model.stored_name), kept.next_batch, words))
     if labels.kept_ids is not None:
-        hashes = records.ids[rows]
-        for row in np.flatnonzero(audited(hashes, labels.kept_ids)).tolist():
-            if (text := records.audited_ids.get(hash_ := int(hashes[row]))) is not None:
+        for row in np.flatnonzero(audited(ids, labels.kept_ids)).tolist():
+            if (text := records.audited_ids.get(hash_ := int(ids[row]))) is not None:
                 plan.audit_ids.append(AuditId(model.stored_name, hash_, float(some.at[row]), text))
     combinations = labels.places.combinations
     if len(combinations) > labels.stored_places:

@@ -434,3 +434,33 @@ def test_places_of_segments_that_are_gone_cost_nothing() -> None:
     found = places.windows({ALL: 0, sites[7]: 2})
     assert [np.flatnonzero(one >= 0).tolist() for one in found] == [list(range(301)), [8]]
     assert found[1][8] == 2
+
+
+def test_a_larger_share_begins_a_new_audit(tmp_path: Path) -> None:
+    """Labels of records that it did not pick, when they came, may be a choice of somebody. A smaller share picks among them."""
+    lines, label_lines = list[bytes](), list[bytes]()
+
+    def audit(share: float | None, first: int) -> tuple[int, int]:
+        """Return labels and records of the audit, after a hundred more predictions that all get labels."""
+        process = Process(
+            tmp_path,
+            lines,
+            labels=LabelOptions(DAY),
+            audit=None if share is None else AuditOptions(share),
+            label_lines=label_lines,
+        )
+        for number in range(first, first + 100):
+            lines.append(line(number, id=f"case-{number}"))
+            label_lines.append(label((f"case-{number}", "cat", None)))
+        process.tick()
+        found = columns(process)[1].sums
+        process.kill()
+        assert found.labels[1, 0] == first + 100
+        return (0, 0) if found.audit is None else (int(found.audit.labels[1, 0]), int(found.audit.records[1, 0]))
+
+    assert audit(None, 0) == (0, 0)
+    assert audit(1.0, 100) == (100, 100)
+    few, until_last = audit(0.3, 200)
+    assert 20 < few < 100
+    assert until_last > 100
+    assert audit(1.0, 300)[1] <= 110

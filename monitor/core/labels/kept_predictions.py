@@ -25,6 +25,8 @@ WORDS_PER_PREDICTION, WORDS_PER_LABEL = _PREDICTION.itemsize // 8, _LABEL.itemsi
 BYTES_PER_PREDICTION, BYTES_PER_LABEL = 140, 100
 """The most memory, with the index, room to grow, and what an evaluation takes for a moment: 137 as measured."""
 NO_LABEL = -1
+PICKED = 1 << 15
+"""A bit of `decided`: whether the record was audited when it came. No model has so many classes."""
 MOST_PLACES = 1 << 16
 FORGOTTEN_PREDICTION, FORGOTTEN_LABEL = NO_ID, 2**64 - 1
 """In place of the hash of a forgotten id. They differ, so that they are not joined, and a prediction without an id is not audited."""

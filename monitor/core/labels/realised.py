@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monitor.core.labels.audit import AuditedColumns, AuditSums, audited, prediction_powered, share_columns
-from monitor.core.labels.kept_predictions import NO_LABEL, KeptPredictions
+from monitor.core.labels.kept_predictions import NO_LABEL, PICKED, KeptPredictions
 from monitor.core.recent_ids import Hashes
 from monitor.core.scores import Booleans, Floats, Integers
 
@@ -70,20 +70,31 @@ class KeptRows:
     """By window of the model, the time of its oldest record in this shard; NaN without records."""
     in_window: Integers
     """By window of the model, its records in this shard."""
+    audited_from: int = 0
+    """The first row of the audit. Before it, fewer were picked, or none: their labels may be a choice of somebody."""
 
     @classmethod
-    def of(cls, kept: KeptPredictions, oldest_at: Floats, in_window: Integers) -> "KeptRows":
-        """Return the rows as they are now. Only labels and ids may change later: they are copied."""
+    def of(
+        cls, kept: KeptPredictions, oldest_at: Floats, in_window: Integers, share: float | None = None
+    ) -> "KeptRows":
+        """Return the rows as they are now; `share` is that of audited ones."""
+        ids, decided = kept["id"].copy(), kept["decided"]
+        audited_from = 0
+        if share is not None:
+            missed = np.flatnonzero(audited(ids, share) & (decided < PICKED))
+            audited_from = int(missed[-1]) + 1 if len(missed) else 0
+        # Only labels and ids may change later: they are copied.
         return cls(
-            kept["id"].copy(),
+            ids,
             kept["at"],
             kept["confidence"],
-            kept["decided"],
+            decided & np.uint16(PICKED - 1),
             kept["place"],
             kept["label"].copy(),
             kept["delay"].copy(),
             oldest_at,
             in_window,
+            audited_from,
         )
 
     def since(self, at: float) -> "KeptRows":
@@ -100,11 +111,15 @@ class KeptRows:
             place=self.place[live],
             label=self.label[live],
             delay=self.delay[live],
+            audited_from=int(np.count_nonzero(live[: self.audited_from])),
         )
 
     def audited(self, share: float | None) -> Booleans:
         """Return which are audited."""
-        return np.zeros(len(self.id), dtype=np.bool_) if share is None else audited(self.id, share)
+        found = np.zeros(len(self.id), dtype=np.bool_)
+        if share is not None:
+            found[self.audited_from :] = audited(self.id[self.audited_from :], share)
+        return found
 
     def inside(self, rows: Integers, windows: Integers) -> Booleans:
         """Return which of some rows, in order of arrival, are in their sliding windows.
@@ -239,7 +254,7 @@ def label_sums(
             records[0] += np.bincount(split[one.place[rows]], minlength=windows)
             inside = np.zeros(len(one.at), dtype=np.bool_)
             inside[rows] = True
-            early = rows[one.at[rows] <= until[split[one.place[rows]]]]
+            early = rows[(rows >= one.audited_from) & (one.at[rows] <= until[split[one.place[rows]]])]
             number = split[one.place[early]]
             all_records[0] += np.bincount(number, minlength=windows)
             all_confidence[0] += np.bincount(number, one.confidence[early], minlength=windows)
@@ -326,11 +341,13 @@ def _by_place(one: KeptRows, places: Sequence[Integers], until: Floats, *, audit
         piece = slice(start, start + _AT_ONCE)
         at, place, confidence = one.at[piece], one.place[piece].astype(np.int64), one.confidence[piece]
         records += np.bincount(place, minlength=size)
-        np.minimum.at(oldest, place, at)
+        before = max(0, one.audited_from - start)
+        np.minimum.at(oldest, place[before:], at[before:])
         for begin, end, of, rows in zip(begins, ends, sums, recent, strict=True):
             rows.append(start + np.flatnonzero(at >= begin.take(place)))
             if audits:
                 in_period = at <= end.take(place)
+                in_period[:before] = False
                 of[0] += np.bincount(place, in_period, size)
                 of[1] += np.bincount(place, confidence * in_period, size)
     return [
