@@ -1,5 +1,6 @@
 """What late labels do to reports: the audited accuracy and its alert, the track record, doubts about the estimates."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -198,3 +199,15 @@ def test_a_block_is_judged_when_its_labels_have_come(tmp_path: Path) -> None:
         record = whole(monitor).track_record
         assert record is not None
         assert (len(record), record.summary().blocks) == (1, judged)
+
+
+@pytest.mark.parametrize(("delay", "missing"), [(0.0, 0), (300.0, 300)])
+def test_audited_records_without_any_label_are_missed_after_the_delay(
+    tmp_path: Path, delay: float, missing: int
+) -> None:
+    """Without a delay nobody knows when their labels should come."""
+    monitor = Monitor(tmp_path, labels=replace(LABELS, delay_seconds=delay), audit=AuditOptions(1.0))
+    Exams(monitor).send(WINDOW, right=0.9)
+    report = monitor.evaluate()
+    assert report.windows.labels is not None
+    assert report.windows.labels.sums.picked[1, 0] == missing

@@ -224,7 +224,7 @@ class LabelSums:
     audit: AuditSums | None
     """Of audited and labelled predictions until `audited_to`; None without an audit."""
     picked: Integers
-    """Audited predictions until `audited_to`, labelled or not."""
+    """Audited predictions, labelled or not: until `audited_to`, with a delay all that are older than it."""
     audited_from: Floats
     audited_to: Floats
     """By window, the period of the audited accuracy; NaN without labels."""
@@ -239,6 +239,8 @@ def label_sums(
     records, picked, all_records = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     all_confidence, began = np.zeros(shape), np.full(windows, np.inf)
     until, parts = _audited_until(shards, places, windows, scope, now), [_NOTHING]
+    # With a delay it is known when labels are expected, also if none came.
+    expected = np.maximum(until, now - scope.delay_seconds) if scope.delay_seconds > 0.0 else until
     for shard in shards:
         one = shard.since(now - scope.horizon_seconds)
         chosen = one.audited(scope.share)
@@ -260,7 +262,7 @@ def label_sums(
             all_confidence[0] += np.bincount(number, one.confidence[early], minlength=windows)
             for which, some in enumerate((audited_rows[inside[audited_rows]], audited_rows)):
                 number = split[one.place[some]]
-                here = (number >= 0) & (one.at[some] <= until[number])
+                here = (number >= 0) & (one.at[some] <= expected[number])
                 picked[which] += np.bincount(number[here], minlength=windows)
             has = labelled[split[one.place[labelled]] >= 0]
             parts.append(

@@ -11,7 +11,7 @@ from monitor.core.baselines.comparison import BaselineKind, Verdict
 from monitor.core.calibration import or_none
 from monitor.core.change import Direction
 from monitor.core.decisions import DecidedBy
-from monitor.core.estimate import ADAPTIVE, CONSENSUS, HEADLINE, Estimate, Interval, Why
+from monitor.core.estimate import ADAPTIVE, AUDITED, CONSENSUS, HEADLINE, Estimate, Interval, Why
 from monitor.core.estimators.ensemble import MEMBERS, headline_in
 from monitor.core.history import Series, Span
 from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance, Target
@@ -355,7 +355,8 @@ def thresholds(segment: SegmentReport) -> list[Mark]:
     """Return the thresholds of the accuracy alerts; equal ones share a label."""
     found: dict[float, list[str]] = {}
     for alert in segment.alerts:
-        if alert.estimator is not None and alert.threshold is not None:
+        # That of the audited accuracy is not one of the estimate.
+        if alert.estimator not in {None, AUDITED} and alert.threshold is not None:
             found.setdefault(alert.threshold, []).append(alert.alert)
     return [Mark(", ".join(names), value) for value, names in sorted(found.items())]
 
