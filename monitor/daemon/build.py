@@ -1,5 +1,6 @@
 """Builds sources, windows and evaluators from a configuration and a state."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -7,6 +8,7 @@ from types import MappingProxyType
 
 from monitor.config.config import Config, ModelOptions, model_options
 from monitor.config.references import room_for
+from monitor.evaluation.alert_history import AlertHistory, alert_history_key_of, log_gone
 from monitor.evaluation.evaluator import Evaluator
 from monitor.evaluation.stored_values import baselines_key_of, key_of
 from monitor.evaluation.track_records import track_key_of
@@ -19,6 +21,8 @@ from monitor.sources.base import Source, SourceContext
 from monitor.state.evaluation_history import History
 from monitor.state.store import State
 
+_OF_MODELS = {"alerts", "alert_history", "baselines", "health", "places", "track"}
+"""Kinds of stored values that go with their model."""
 _NOTHING: Mapping[str, bytes | None] = MappingProxyType({})
 
 References = Mapping[str, Reference | None]
@@ -32,6 +36,7 @@ class Parts:
     config: Config
     ingestion: Ingestion
     evaluators: Mapping[str, Evaluator]
+    alert_histories: Mapping[str, AlertHistory]
 
 
 def build(
@@ -75,18 +80,22 @@ def build(
     for name, value in unwritten.items():
         ingestion.values.store(name, value)
     kept = {**state.values(), **unwritten}
-    evaluators = {}
+    evaluators, histories = {}, {name: AlertHistory(name) for name in references}
     for model in config.models:
         shared = config.is_shared(model.name)
         evaluators[model.name] = Evaluator(model, references[model.name], ingestion.view, shared=shared)
         evaluators[model.name].restore(kept.get(key_of(model.name)))
         evaluators[model.name].restore_baselines(kept.get(baselines_key_of(model.name)))
         evaluators[model.name].restore_tracks(kept.get(track_key_of(model.name)))
-    for name in kept:
+        stored = kept.get(alert_history_key_of(model.name)), kept.get(key_of(model.name))
+        histories[model.name].restore(*stored)
+    for name, value in kept.items():
         kind, _, model_name = name.partition(":")
-        if kind in {"alerts", "baselines", "health", "places", "track"} and model_name not in references:
+        if kind in _OF_MODELS and model_name not in references:
+            if kind == "alerts":
+                log_gone(model_name, value, time.time())
             ingestion.values.store(name, None)
-    return Parts(config, ingestion, evaluators)
+    return Parts(config, ingestion, evaluators, histories)
 
 
 def _fingerprint(models: Sequence[ModelOptions]) -> str:

@@ -14,6 +14,7 @@ from monitor.daemon.build import Parts
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock, ClockChange, Moment, clock_change
 from monitor.daemon.watchdog import Watchdog
 from monitor.errors import Problem, UnknownName
+from monitor.evaluation.alert_history import alert_history_key_of
 from monitor.evaluation.crontab import seconds_of_runs
 from monitor.evaluation.evaluator import Evaluator
 from monitor.evaluation.schedule import Schedule
@@ -202,7 +203,7 @@ class Runner:
             self._loop.backlog.invalidate()
         try:
             report = evaluator.evaluate(began.now, began.running, began.awake)
-            self._loop.values.store(key_of(evaluator.name), evaluator.alert_state_bytes())
+            self._store_alerts(evaluator, report)
             self._store_baselines(evaluator)
             if (tracks := evaluator.changed_tracks(began.now)) is not None:
                 self._loop.values.store(track_key_of(evaluator.name), tracks)
@@ -218,6 +219,14 @@ class Runner:
         self._telemetry.evaluated(evaluator.name, report.seconds)
         for estimator, count in report.errors.items():
             self._telemetry.estimator_failed(evaluator.name, estimator, count)
+
+    def _store_alerts(self, evaluator: Evaluator, report: Report) -> None:
+        """Store the alert state, and in the same commit the transitions that led to it."""
+        values: dict[str, bytes | None] = {key_of(evaluator.name): evaluator.alert_state_bytes()}
+        history = self.parts.alert_histories[evaluator.name]
+        if history.note(report):
+            values[alert_history_key_of(evaluator.name)] = history.to_bytes()
+        self._loop.values.store_together(values)
 
     def _store_baselines(self, evaluator: Evaluator) -> None:
         if (baselines := evaluator.changed_baselines()) is not None:

@@ -129,14 +129,18 @@ class AlertMemory:
             return None
         return memory if memory.version == _FORMAT else None
 
-    def firing(self) -> list[tuple[str, str]]:
-        """Return segment and name of the firing alerts."""
+    def active(self) -> list[tuple[str, str, AlertState]]:
+        """Return the alerts that are not quiet: name of the segment, name of the alert, state."""
         return [
-            (name_of(window.segment), alert)
+            (name_of(window.segment), alert, state)
             for window in self.windows
             for alert, state in window.alerts.items()
-            if state.phase in {AlertPhase.FIRING, AlertPhase.RECOVERING}
+            if state.phase is not AlertPhase.OK
         ]
+
+    def firing(self) -> list[tuple[str, str]]:
+        """Return segment and name of the firing alerts."""
+        return [(segment, alert) for segment, alert, one in self.active() if one.phase is not AlertPhase.PENDING]
 
 
 def baselines_key_of(model: str) -> str:

@@ -69,8 +69,12 @@ class PendingValues:
 
     def store(self, name: str, value: bytes | None) -> None:
         """Store a value with the next commit, or delete it with None."""
+        self.store_together({name: value})
+
+    def store_together(self, values: Mapping[str, bytes | None]) -> None:
+        """Store values with the same commit."""
         with self._lock:
-            self._values[name] = value
+            self._values.update(values)
 
     def unwritten(self) -> dict[str, bytes | None]:
         """Return the values not written yet."""

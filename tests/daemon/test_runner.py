@@ -65,6 +65,7 @@ class Site:
             Config(Storage(folder), (), (self.monitor.config,)),
             self.monitor.ingestion,
             {"density": self.monitor.evaluator},
+            {"density": self.monitor.history},
         )
         # Already started by the driver; a second start would count stored records twice.
         self.monitor.ingestion.start = lambda now: None  # type: ignore[method-assign]  # noqa: ARG005

@@ -15,6 +15,7 @@ from monitor.core.baselines.comparison import BaselineOptions
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import Segmentation
 from monitor.core.window import Bounds
+from monitor.evaluation.alert_history import AlertHistory, alert_history_key_of
 from monitor.evaluation.evaluator import Evaluator
 from monitor.evaluation.stored_values import baselines_key_of, key_of
 from monitor.evaluation.track_records import track_key_of
@@ -98,6 +99,8 @@ class Monitor:
         self.evaluator.restore(self.state.values().get(key_of("density")))
         self.evaluator.restore_baselines(self.state.values().get(baselines_key_of("density")))
         self.evaluator.restore_tracks(self.state.values().get(track_key_of("density")))
+        self.history = AlertHistory("density")
+        self.history.restore(*map(self.state.values().get, (alert_history_key_of("density"), key_of("density"))))
         self.ingestion.start(self.now)
 
     def kill(self) -> None:
@@ -137,7 +140,13 @@ class Monitor:
     def evaluate(self) -> Report:
         """Evaluate and commit."""
         report = self.evaluator.evaluate(self.now, self.running, self.running - self.slept)
-        self.ingestion.values.store(key_of("density"), self.evaluator.alert_state_bytes())
+        self.history.note(report)
+        self.ingestion.values.store_together(
+            {
+                key_of("density"): self.evaluator.alert_state_bytes(),
+                alert_history_key_of("density"): self.history.to_bytes(),
+            }
+        )
         if (baselines := self.evaluator.changed_baselines()) is not None:
             self.ingestion.values.store(baselines_key_of("density"), baselines)
         if (tracks := self.evaluator.changed_tracks(self.now)) is not None:
