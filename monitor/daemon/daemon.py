@@ -226,7 +226,7 @@ class Daemon:
             clock=status.clock,
         )
         # Before starting, so that a runner that fails to start is stopped properly.
-        status.runner = runner
+        status.runner, status.alert_histories = runner, parts.alert_histories
         runner.start()
         status.config, status.references, self._references = config, references, references
         # After starting, so that a configuration that is rolled back does not cost a model its history.

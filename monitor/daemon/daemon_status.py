@@ -10,6 +10,7 @@ from monitor.daemon.build import References
 from monitor.daemon.clock import CONFIRMED_SECONDS, Clock
 from monitor.daemon.runner import Runner
 from monitor.daemon.watchdog import Watchdog
+from monitor.evaluation.alert_history import AlertHistory
 from monitor.sinks.manager import SinkManager
 from monitor.sinks.notifications import HeartbeatSink, WebhookSink
 from monitor.state.evaluation_history import History
@@ -31,6 +32,8 @@ class DaemonStatus:
     busy: str | None = "starting"
     """Why it is not ready: starting, reloading or stopping."""
     history: History = field(default_factory=History)
+    alert_histories: Mapping[str, AlertHistory] = field(default_factory=dict)
+    """By model."""
     runner: Runner | None = None
     state: State | None = None
     references: References = field(default_factory=dict)
@@ -95,6 +98,7 @@ class DaemonStatus:
             settings=lambda: self.config.settings,
             reference=lambda model: self.references.get(model),  # noqa: PLW0108 - replaced on reload
             history=self.history.series,
+            alert_rows=lambda: {name: one.rows for name, one in self.alert_histories.items()},
             sources=self.sources,
             rejects=self.rejects,
             runbooks=lambda: self.config.runbooks,

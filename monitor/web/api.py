@@ -6,8 +6,9 @@ from math import isfinite
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from monitor.core.alerts import AlertStatus
+from monitor.core.alerts import AlertPhase, AlertStatus
 from monitor.core.baselines.comparison import Baseline, BaselineKind, ClassChange, OutputDrift
 from monitor.core.baselines.labelled_baselines import SegmentBaselines
 from monitor.core.estimate import HEADLINE, Estimate, Result, share_interval
@@ -20,6 +21,7 @@ from monitor.core.performance import MixedShare, Performance
 from monitor.core.report import ReferenceFacts, Report, SegmentReport
 from monitor.core.scores import Floats
 from monitor.core.segments import ALL, name_of
+from monitor.evaluation.alert_history import GONE, Transition
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.settings.kinds import HIDDEN, Setting
@@ -273,6 +275,67 @@ def _alert(alert: AlertStatus) -> dict[str, Any]:
         "value": alert.value,
         "baseline": alert.baseline,
         "direction": alert.direction,
+    }
+
+
+_ROWS = 100
+"""Of the alert history, unless the query has a limit."""
+
+
+def alerts_document(site: Site, query: Mapping[str, str]) -> bytes | None:
+    """Return the alerts that are not quiet, and the alert history; None for an unknown model or segment, or no number."""
+    reports, rows = site.reports(), site.alert_rows()
+    model, segment, limit = query.get("model"), query.get("segment"), query.get("limit", str(_ROWS))
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 10) or (
+        model is not None and model not in reports.keys() | rows.keys()
+    ):
+        return None
+    active = [
+        {"model": report.model, "segment": name, **_alert(alert)}
+        for report in reports.values()
+        for window in np.flatnonzero(report.windows.alerts.active.any(axis=0)).tolist()
+        for name in (report.windows.names[window],)
+        for alert in report.windows.alerts.window(window)
+        if alert.phase is not AlertPhase.OK and model in {None, report.model} and segment in {None, name}
+    ]
+    found = [
+        (name, row)
+        for name, its in rows.items()
+        for row in its
+        if model in {None, name} and segment in {None, row.segment}
+    ]
+    known = (one.windows.names for name, one in reports.items() if model in {None, name})
+    if segment is not None and not found and not any(segment in names for names in known):
+        return None
+    found.sort(key=lambda one: one[1].at)
+    # Rows of one evaluation have one time: the later ones first, too.
+    newest = found[::-1][: int(limit)]
+    return msgspec.json.encode(
+        {
+            "version": VERSION,
+            "alerts": active,
+            "rows": len(found),
+            "history": [_transition(name, row) for name, row in newest],
+        }
+    )
+
+
+def _transition(model: str, row: Transition) -> dict[str, Any]:
+    return {
+        "model": model,
+        "segment": row.segment,
+        "alert": row.alert,
+        "type": row.kind,
+        "severity": row.severity,
+        "at": row.at,
+        "from": row.before,
+        "to": row.after or GONE,
+        "since": row.since or None,
+        "seconds": row.seconds,
+        "value": row.value,
+        "threshold": row.threshold,
+        "accuracy": row.accuracy,
+        "records": row.records,
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from monitor.core.history import Series, Span
 from monitor.core.report import Report
+from monitor.evaluation.alert_history import Transition
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Setting
 from monitor.sources.base import SourceStatus
@@ -63,6 +64,8 @@ class Site:
     """The configured evaluation intervals."""
     history: Callable[[str, str, Span], Series | None] = lambda _model, _segment, _span: None
     """Of a model and a segment name; None when unknown."""
+    alert_rows: Callable[[], Mapping[str, Sequence[Transition]]] = dict
+    """The alert history of each model, oldest first."""
     sources: Callable[[], Sequence[SourceView]] = lambda: ()
     rejects: Callable[[], Rejects] = Rejects
     settings: Callable[[], Sequence[Setting]] = lambda: ()

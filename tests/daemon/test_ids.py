@@ -22,7 +22,7 @@ NAMES = [f"CANARY-{number:03}" for number in range(200)]
 ODD = ["CANARY-rejected", "CANARY-unparsed", "CANARY-unknown", "CANARY-class", "CANARY-broken"]
 PAGES = (
     "/metrics", "/", "/-/ready", "/model?name=density", "/rejects", "/configuration", "/api/v1/status",
-    "/api/v1/history?model=density", "/api/v1/labels?model=density&segment=all", "/api/v1/rejects", "/api/v1/configuration",
+    "/api/v1/history?model=density", "/api/v1/labels?model=density&segment=all", "/api/v1/rejects", "/api/v1/alerts", "/api/v1/configuration",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from monitor.core.report import InputFacts, ReferenceFacts, Report, SegmentRepor
 from monitor.core.scores import Floats
 from monitor.core.segments import Segment
 from monitor.core.totals import Gauge, totals_of
+from monitor.evaluation.alert_history import Transition
 from monitor.reference.reference import Reference
 from monitor.reference.summary import ReliabilityBin
 from monitor.web.site import Site
@@ -378,6 +379,22 @@ def sample_series(span: Span, *, fall: float = 0.165, points: int = 288, seed: i
     )
 
 
+def sample_rows() -> tuple[Transition, ...]:
+    """An alert history: one resolved and two gone alerts, and those that fire."""
+    ok, pending, firing, recovering = AlertPhase
+    kind = AlertType.ACCURACY, Severity.CRITICAL
+    began, bonn = NOW - 30 * HOUR, "site=Bonn"
+    return (
+        Transition(NOW - 70 * HOUR, "site=Essen", "accuracy_low", ok, firing, 0.0, *kind, 0.7, 0.8, 0.69, 1500),
+        Transition(NOW - 60 * HOUR, "site=Essen", "accuracy_low", firing, None, NOW - 70 * HOUR),
+        Transition(began - HOUR, bonn, "accuracy_low", ok, pending, 0.0, *kind, 0.78, 0.8, 0.77, 2000),
+        Transition(began, bonn, "accuracy_low", pending, firing, began - HOUR, *kind, 0.75, 0.8, 0.741, 2000),
+        Transition(NOW - 6 * HOUR, bonn, "accuracy_low", firing, recovering, began, *kind, 0.83, 0.8, 0.82, 2000),
+        Transition(NOW - 5 * HOUR, bonn, "accuracy_low", recovering, ok, began, *kind, 0.85, 0.8, 0.843, 2000),
+        Transition(NOW - 2 * HOUR, "site=Essen", "silent", firing, None, NOW - 9 * HOUR),
+    )
+
+
 def sample_site(reports: Mapping[str, Report] | None = None) -> Site:
     """The site, with the three models of the other pages."""
     shown = {**three_models(), MODEL: sample_report()} if reports is None else dict(reports)
@@ -393,5 +410,6 @@ def sample_site(reports: Mapping[str, Report] | None = None) -> Site:
         now=lambda: NOW,
         version="1.2.3",
         history=history,
+        alert_rows=lambda: {MODEL: sample_rows()},
         reference=lambda model: references[model]() if model in references else None,
     )

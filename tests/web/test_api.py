@@ -25,6 +25,7 @@ from monitor.web.site import Rejects, Site, SourceView
 from tests.sinks import reports
 from tests.web.conftest import Serve
 from tests.web.sample_reports import NOW, three_models
+from tests.web.sample_site import sample_site
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 FACTS = {"cpcmon": "0", "config_digest": "0", "ready": True, "problems": []}
@@ -382,3 +383,34 @@ def test_an_alert_on_a_metric_says_which() -> None:
         ("adaptive", None, None), (None, None, None), (None, "sensitivity", "b"),
     ]  # fmt: skip
     assert "performance" not in window
+
+
+def _alerts(**query: str) -> Any:
+    found = api.alerts_document(sample_site(), query)
+    return None if found is None else json.loads(found)
+
+
+def test_alerts_are_those_that_are_not_quiet_and_the_history_newest_first() -> None:
+    document = _alerts()
+    assert {one["phase"] for one in document["alerts"]} <= {"pending", "firing", "recovering"}
+    assert {one["model"] for one in document["alerts"]} == {"density"}
+    times = [one["at"] for one in document["history"]]
+    assert times == sorted(times, reverse=True)
+    assert len(times) == document["rows"]
+    ended = next(one for one in document["history"] if one["to"] == "ok")
+    assert (ended["from"], ended["seconds"]) == ("recovering", 25 * 3600.0)
+
+
+def test_alerts_can_be_filtered_and_limited() -> None:
+    assert {one["segment"] for one in _alerts(model="density", segment="site=Bonn")["history"]} == {"site=Bonn"}
+    assert len(_alerts(limit="2")["history"]) == 2
+    # Its window is gone, its rows are not.
+    assert _alerts(segment="site=Essen")["rows"] == 3
+    assert _alerts(model="triage")["history"] == []
+
+
+@pytest.mark.parametrize(
+    "query", [{"model": "none"}, {"segment": "none"}, {"limit": "-1"}, {"limit": "x"}, {"limit": "9" * 5000}]
+)
+def test_unknown_names_and_limits_of_alerts_are_not_found(query: dict[str, str]) -> None:
+    assert _alerts(**query) is None

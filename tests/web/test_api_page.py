@@ -7,6 +7,7 @@ from typing import Any
 from monitor.web import api
 from monitor.web.site import Site
 from tests.conftest import ROOT
+from tests.web.sample_site import sample_site
 from tests.web.test_api import site_with_labels, site_with_performance
 
 API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
@@ -27,7 +28,10 @@ def test_keys_match_the_documentation(site: Site) -> None:
     reference = _document(api.reference_document(site, {"model": "density"}))
     beyond = _document(api.performance_document(site_with_performance(), {"model": "density", "segment": "site=A"}))
     labels = _document(api.labels_document(site_with_labels(), {"model": "density"}))
+    alerts = _document(api.alerts_document(sample_site(), {}))
     for title, one in {
+        "the alerts": alerts,
+        "a transition": alerts["history"][0],
         "labels of a window": labels,
         "a labelled class": labels["classes"][0],
         "a block": labels["blocks"][0],

@@ -7,6 +7,7 @@ import pytest
 from monitor.core.alerts import AlertPhase
 from monitor.core.estimate import WindowState
 from monitor.core.report import InputFacts
+from monitor.evaluation.alert_history import Transition
 from monitor.records.record_batch import Pointer
 from monitor.records.rejections import Reason
 from monitor.settings.kinds import Setting
@@ -49,6 +50,7 @@ def _site(evil: str) -> Site:
         problems=[evil],
         waits=[f"{evil}3 has not been evaluated yet", evil],
         sources=lambda: [SourceView(SourceStatus(evil, evil, waits), rejected=3) for waits in (evil, None)],
+        alert_rows=lambda: {evil: (Transition(NOW - 60.0, evil, evil, AlertPhase.FIRING, AlertPhase.OK, NOW - 120.0),)},
         rejects=lambda: Rejects(
             {(evil, evil): 3}, [(NOW, evil, evil, Pointer(Reason.BAD_SUM, 1, digest=evil, shape=evil, expected=evil))]
         ),

@@ -454,6 +454,16 @@ def test_a_window_without_history_has_a_text() -> None:
     assert "No evaluation of this window is stored for this time span" in text
 
 
+def test_the_whole_model_lists_what_fired_in_every_window_and_a_segment_its_own() -> None:
+    whole, bonn = (
+        [row for row in Reader(_section(text, "What fired, and for how long")).rows[1:] if row]
+        for text in (_page(), _page(segment="site=Bonn"))
+    )
+    assert {row[1] for row in whole} == {"site Bonn, scanner 2", "site Essen", "site Bonn"}
+    assert [row[0].split()[0] for row in bonn] == ["accuracy_low"]
+    assert bonn[0][2:5] == ["25 hours", "74.1%", "84.3%"]
+
+
 def test_quiet_alerts_are_listed_with_their_runbook() -> None:
     rows = {
         row[0].split()[0]: row for row in Reader(_page(segment=_SHIFTED)).rows if row and "docs/runbooks" in row[-1]
@@ -564,7 +574,7 @@ def test_the_threshold_of_an_alert_on_a_metric_is_drawn_beside_the_metric() -> N
     window = replace(report.segments[0], alerts=(alert,))
     text = _detector_page(replace(report, segments=(window,)))
     assert "misses (critical): upper end of the estimated sensitivity of cancer" in text
-    assert [row[0] for row in Reader(text).rows if row and "misses" in row[0]] == [
+    assert [row[0] for row in Reader(_section(text, "Alerts of this window")).rows if "misses" in row[0]] == [
         "misses critical, sensitivity of cancer"
     ]
     section = _section(text, "Performance")

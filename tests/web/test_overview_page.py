@@ -44,6 +44,21 @@ def test_the_most_urgent_comes_first() -> None:
     assert "<title>▲ 3 firing – Overview – cpcmon</title>" in text
 
 
+def test_alerts_that_ended_in_the_last_day_are_listed_latest_first() -> None:
+    text = text_of(overview_page, sample_site())
+    listed = re.findall(r'<li class="ended">.*?</li>', text, re.DOTALL)
+    gone, resolved = (re.sub(r"<.*?>", "", one) for one in listed)
+    assert "density, site Essen silent: gone" in gone
+    assert "fired for 7 hours" in gone
+    assert "density, site Bonn accuracy_low (critical): resolved" in resolved
+    assert "fired for 25 hours; estimated accuracy 74.1% when it fired, 84.3% when it ended." in resolved
+    # A window that no longer exists has no page.
+    assert [one.replace("&amp;", "&") for one in re.findall(r'href="(.*?)"', "".join(listed))] == [
+        "/model?name=density",
+        "/model?name=density&segment=site%3DBonn",
+    ]
+
+
 @pytest.mark.parametrize("phase", [AlertPhase.PENDING, AlertPhase.FIRING, AlertPhase.RECOVERING])
 def test_an_info_alert_is_no_emergency(phase: AlertPhase) -> None:
     """In the title, badge, headline, counts, list and row."""

@@ -16,6 +16,7 @@ from monitor.core.estimators.ensemble import MEMBERS, headline_in
 from monitor.core.history import Series, Span
 from monitor.core.performance import FEWEST_CASES, WORDS, Metric, Performance, Target
 from monitor.core.report import Report, SegmentReport
+from monitor.evaluation.alert_history import Transition
 from monitor.reference.reference import NO_ADAPTIVE, Reference
 from monitor.web.charts.over_time import (
     NARROW,
@@ -40,6 +41,8 @@ from monitor.web.pages.status import (
     baseline_accuracy,
     compared_of,
     fired_changes,
+    fired_in,
+    fires_now,
     headline_of,
     is_doubted,
     severity_suffix,
@@ -69,6 +72,8 @@ MOST_VISIBLE = 50
 """Segments that are listed openly; the others are a click away."""
 MOST_ROWS = 60
 """Evaluations in the table of the history."""
+MOST_FIRED = 30
+"""Alerts in the table of what fired."""
 _MOST_OPEN = 4
 """Classes whose performance is shown openly; that of more is a click away."""
 SPANS = {Span.RECENT: "latest evaluations", Span.DAYS: "3 days", Span.MONTH: "30 days"}
@@ -127,6 +132,7 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
             if result.prediction_sets is not None
         },
         odd=oddities(report.input),
+        **_fired(report, segment, site.alert_rows().get(report.model, ())),
         **labels_of(report, segment, windows.labels, now),
         **_comparison(report, segment),
         **_changes(segment, now),
@@ -136,6 +142,13 @@ def model_page(site: Site, query: Mapping[str, str]) -> Response | None:
         **_class_mix(segment, reference),
         **_classes(report, segment, reference),
     )
+
+
+def _fired(report: Report, segment: SegmentReport, rows: Sequence[Transition]) -> dict[str, Any]:
+    """Return what fired in the window and for how long; of the whole model, in every window."""
+    found = [*fires_now(report, rows), *fired_in(report, rows)]
+    own = [one for one in found if not segment.segment or one.segment == segment.name]
+    return {"fired_alerts": own[:MOST_FIRED], "more_fired": len(own) - MOST_FIRED}
 
 
 def _sentence(report: Report, segment: SegmentReport, now: float) -> str:

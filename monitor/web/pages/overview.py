@@ -8,12 +8,14 @@ from monitor.core.baselines.comparison import BaselineKind, Verdict
 from monitor.core.baselines.output_drift import Measure
 from monitor.core.estimate import HEADLINE
 from monitor.core.report import Report, SegmentReport
+from monitor.evaluation.alert_history import Transition
 from monitor.reference.reference import NO_ADAPTIVE
 from monitor.web.charts.small_charts import Scale, bar
 from monitor.web.pages.from_labels import brief_audited, doubt_words, missing_words
 from monitor.web.pages.rendering import render
 from monitor.web.pages.status import (
     SEVERITIES,
+    Fired,
     Urgency,
     Within,
     active_alerts,
@@ -21,6 +23,7 @@ from monitor.web.pages.status import (
     audited_of,
     baseline_accuracy,
     fired_changes,
+    fired_in,
     headline_of,
     is_doubted,
     overall_status,
@@ -49,6 +52,8 @@ from monitor.web.server.request import Response
 from monitor.web.site import Site
 
 MOST_ALERTS = 100
+MOST_ENDED = 20
+_DAY_SECONDS = 86400.0
 MOST_ROWS = 200
 """Segments shown of one model, the most urgent first."""
 MOST_ROWS_IN_ALL = 1000
@@ -64,6 +69,7 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
     models = ranked_models(list(reports.values()))
     urgencies = urgencies_of(reports, health)
     alerts = _alerts(models)
+    ended = _ended(models, site.alert_rows(), now)
     return render(
         site,
         "overview.html",
@@ -76,6 +82,8 @@ def overview_page(site: Site, _: Mapping[str, str]) -> Response:
         alerts=alerts[:MOST_ALERTS],
         more_alerts=len(alerts) - MOST_ALERTS,
         no_alerts="" if alerts else _no_alerts(models),
+        ended=ended[:MOST_ENDED],
+        more_ended=len(ended) - MOST_ENDED,
         models=_models(models, now),
         unevaluated=[name for name in health.unevaluated if name not in reports],
         unknown=Urgency.UNKNOWN,
@@ -95,6 +103,13 @@ def _alerts(reports: Sequence[Report]) -> list[tuple[Report, SegmentReport, Aler
     return sorted(
         active, key=lambda one: (alert_urgency(one[2]), SEVERITIES.index(one[2].severity), rank(one[1], one[0]))
     )
+
+
+def _ended(reports: Sequence[Report], rows: Mapping[str, Sequence[Transition]], now: float) -> list[Fired]:
+    """Return the alerts of all models that ceased to fire in the last day, latest first."""
+    found = [one for report in reports for one in fired_in(report, rows.get(report.model, ()))]
+    recent = [one for one in found if one.ended_at is not None and one.ended_at > now - _DAY_SECONDS]
+    return sorted(recent, key=lambda one: -(one.ended_at or 0.0))
 
 
 def _no_alerts(reports: Sequence[Report]) -> str:

@@ -69,6 +69,7 @@ _MACHINES = {
     "/-/healthy": "healthy?",
     "/-/ready": "ready?",
     "/api/v1/status": "status as JSON",
+    "/api/v1/alerts": "alerts as JSON",
     "/api/v1/rejects": "rejects as JSON",
     "/api/v1/configuration": "configuration as JSON",
 }

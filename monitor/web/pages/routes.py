@@ -134,6 +134,7 @@ def standard_pages(
         "/api/v1/history": _document_page(site, api.history_document),
         "/api/v1/performance": _document_page(site, api.performance_document),
         "/api/v1/labels": _document_page(site, api.labels_document),
+        "/api/v1/alerts": _document_page(site, api.alerts_document),
         "/api/v1/rejects": _document_page(site, api.rejects_document),
     }
 

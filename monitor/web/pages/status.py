@@ -17,6 +17,7 @@ from monitor.core.estimate import AUDITED, Estimate, Interval
 from monitor.core.estimators.ensemble import headline_in
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL, name_of
+from monitor.evaluation.alert_history import Transition
 from monitor.web.pages.wording import fired_words, place, plural
 from monitor.web.site import Health
 
@@ -399,3 +400,68 @@ def _counted(reports: Mapping[str, Report], urgencies: Sequence[Urgency]) -> str
     numbers = {urgency: urgencies.count(urgency) for urgency in words} | {Urgency.UNVERIFIED: unverified}
     counts = [f"{numbers[urgency]} {name}" for urgency, name in words.items() if numbers[urgency]]
     return f"{', '.join([plural(evaluated, 'window') + ' evaluated', *counts])}."
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """An alert that fired, from its beginning to its end."""
+
+    model: str
+    segment: str
+    alert: str
+    severity: Severity | None
+    since: float
+    ended_at: float | None = None
+    """None while it fires."""
+    gone: bool = False
+    """Whether it ended because it is no longer monitored."""
+    there: bool = True
+    """Whether its window still exists."""
+    accuracy: float | None = None
+    """The estimated accuracy when it fired; None if unknown."""
+    accuracy_after: float | None = None
+    """When it ended, or now."""
+
+
+def fired_in(report: Report, rows: Sequence[Transition]) -> list[Fired]:
+    """Return the alerts of a model that ceased to fire, latest first."""
+    began = {(row.segment, row.alert, row.at): (row.severity, row.accuracy) for row in rows if row.fired}
+    names, found = set(report.windows.names), []
+    for row in reversed(rows):
+        if row.ended:
+            severity, accuracy = began.get((row.segment, row.alert, row.since), (row.severity, None))
+            found.append(
+                Fired(
+                    report.model,
+                    row.segment,
+                    row.alert,
+                    severity,
+                    row.since,
+                    row.at,
+                    gone=row.after is None,
+                    there=row.segment in names,
+                    accuracy=accuracy,
+                    accuracy_after=row.accuracy,
+                )
+            )
+    return found
+
+
+def fires_now(report: Report, rows: Sequence[Transition]) -> list[Fired]:
+    """Return the alerts of a model that fire, the latest first."""
+    began = {(row.segment, row.alert, row.at): row.accuracy for row in rows if row.fired}
+    found = [
+        Fired(
+            report.model,
+            segment.name,
+            alert.alert,
+            alert.severity,
+            alert.since,
+            accuracy=began.get((segment.name, alert.alert, alert.since)),
+            accuracy_after=None if (estimate := headline_of(segment)) is None else estimate.accuracy,
+        )
+        for segment in report.segments
+        for alert in segment.alerts
+        if alert.firing
+    ]
+    return sorted(found, key=lambda one: -one.since)
