@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -388,6 +389,65 @@ def test_a_removed_model_has_no_series_and_no_history(site: Site) -> None:
     connection = sqlite3.connect(site.folder / "state" / "state.db")
     assert connection.execute("SELECT DISTINCT model FROM history").fetchall() == [("density",)]
     connection.close()
+
+
+def alert_history(process: Process, model: str = "density") -> list[dict[str, Any]]:
+    """Return the alert history of a model, oldest first."""
+    rows = json.loads(process.ask(f"/api/v1/alerts?model={model}&limit=1000")[1])["history"]
+    assert isinstance(rows, list)
+    return rows[::-1]
+
+
+def _logged(process: Process) -> list[tuple[str, str, str]]:
+    """Return the transitions of the model density in the log: alert, from, to."""
+    lines = [line for line in process.lines if "model=density" in line]
+    return [found for line in lines for found in re.findall(r"alert=(\w+) .*from=(\w+) to=(\w+)", line)]
+
+
+def test_the_alert_history_is_that_of_log_and_webhook_after_a_reload_and_a_kill(site: Site) -> None:
+    other = '  - {name: other, reference: other.ref, version: "2.1", alerts: [{name: silent, after: 1s}], evaluate: {every: 1s}}\n'
+    write_reference(site.folder, "other", seed=2)
+    with Receiver() as receiver:
+        notify = f"notify: {{webhook: {{url: '{receiver.url()}', allow_http: true}}}}\n"
+
+        def configured(after: str, more: str = "") -> None:
+            site.configure(more=more + notify)
+            site.config.write_text(site.config.read_text("utf-8").replace("after: 2h", after), encoding="utf-8")
+
+        configured("after: 1s", other)
+        with running(site.config, "--web.enable-lifecycle") as process:
+            process.wait_for('cpcmon_alert_firing{alert="silent",model="other",segment="all",severity="warning"}', 1.0)
+            process.wait_for("cpcmon_webhook_sent_total", 2.0)
+            before = alert_history(process)
+            # Its alerts are gone, and so is its history.
+            configured("after: 1s")
+            assert process.ask("/-/reload", "POST")[0] == 200
+            assert "to=gone" in process.wait_for_line("model=other segment=all alert=silent from=firing")
+            assert process.ask("/api/v1/alerts?model=other")[0] == 404
+            assert alert_history(process) == before
+            configured("after: 1h")
+            assert process.ask("/-/reload", "POST")[0] == 200
+            # What was delivered is stored by the evaluation after it.
+            wait_for_commit(process, process.wait_for("cpcmon_webhook_sent_total", 4.0))
+            wait_for_commit(process, process.metrics())
+            before, logged = alert_history(process), _logged(process)
+            process.kill()
+        configured("after: 1s")
+        with running(site.config) as process:
+            process.wait_for("cpcmon_webhook_sent_total", 1.0)
+            after, logged = alert_history(process), logged + _logged(process)
+            assert process.stop() == 0
+        sent = [receiver.get().json for _ in range(5)]
+    assert after[: len(before)] == before
+    assert [(one["alert"], one["from"], one["to"]) for one in after] == logged
+    told = [(one["status"], one["at"]) for one in sent if one["model"] == "density"]
+    ends = [one for one in after if (one["from"] == "firing") != (one["to"] == "firing")]
+    assert [("firing" if one["to"] == "firing" else "resolved", _stamp(one["at"])) for one in ends] == told
+    assert len(told) == 3
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def test_source_counts_and_rejects_survive_a_kill(site: Site) -> None:
