@@ -40,7 +40,7 @@ def recording_rules(job: str) -> list[RecordingRule]:
     """Return the recording rules in order of dependency; `job` is a regular expression."""
     matcher = f"job=~{quoted(job)}"
     only = f"{{{matcher}}}"
-    counts = f"sum by ({_ESTIMATOR}) (cpcmon_estimate_count{only})"
+    counts = f"sum by ({_ESTIMATOR}) (cpcmon_estimate_records{only})"
     members = f"{RATIO}{{estimator=~{quoted('|'.join(MEMBERS))},{matcher}}}"
     complete = f"and on ({WINDOW}) count by ({WINDOW}) ({members}) == {len(MEMBERS)}"
     return [
@@ -53,7 +53,7 @@ def recording_rules(job: str) -> list[RecordingRule]:
         ),
         RecordingRule(
             RATIO,
-            f'clamp(sum by ({_ESTIMATOR}) (cpcmon_estimate_sum{{estimator!="{CONSENSUS}",{matcher}}}) / {counts}, 0, 1)'
+            f'clamp(sum by ({_ESTIMATOR}) (cpcmon_estimate_summed{{estimator!="{CONSENSUS}",{matcher}}}) / {counts}, 0, 1)'
             f" and on ({WINDOW}) {ESTIMATE_RECORDS}",
         ),
         # The consensus of the merged members, with the daemon's interpolation: not a mean of the replicas' consensus.
@@ -104,7 +104,7 @@ def _field(matcher: str) -> list[RecordingRule]:
 
 def _bound(side: str, beyond: str, only: str, counts: str) -> str:
     """Return the mean of the replicas' bounds, weighted by records; the estimate itself where it lies beyond that mean."""
-    mean = f"sum by ({_ESTIMATOR}) (cpcmon_estimate_{side}_sum{only}) / {counts}"
+    mean = f"sum by ({_ESTIMATOR}) (cpcmon_estimate_{side}_summed{only}) / {counts}"
     estimate = f"{RATIO}{only}"
     return f"{mean} {beyond} {estimate} or ({estimate} and {mean})"
 

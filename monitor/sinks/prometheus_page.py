@@ -62,11 +62,10 @@ LOWER = MetricFamily("cpcmon_estimated_accuracy_lower_ratio", _OF_ESTIMATOR, "Lo
 UPPER = MetricFamily("cpcmon_estimated_accuracy_upper_ratio", _OF_ESTIMATOR, "Upper bound of the estimated accuracy. Covers sampling error only.")
 FIELD_LOWER = MetricFamily("cpcmon_estimated_accuracy_field_lower_ratio", ("level", *_OF_SEGMENT), "Lower end of the field interval of the main estimate: the level says how many accuracies lay inside, in the real shifts that we tried.")
 FIELD_UPPER = MetricFamily("cpcmon_estimated_accuracy_field_upper_ratio", ("level", *_OF_SEGMENT), "Upper end of the field interval of the main estimate: the level says how many accuracies lay inside, in the real shifts that we tried.")
-# Untyped: names of gauges may not end in _sum or _count, and the values may fall, unlike those of a summary.
-ESTIMATE_SUM = MetricFamily("cpcmon_estimate_sum", _OF_ESTIMATOR, "Estimated accuracy times records, before it is clipped to 0 and 1. Sum it over replicas.", "untyped")
-LOWER_SUM = MetricFamily("cpcmon_estimate_lower_sum", _OF_ESTIMATOR, "Lower bound times records. Sum it over replicas. Only for models that replicas share.", "untyped")
-UPPER_SUM = MetricFamily("cpcmon_estimate_upper_sum", _OF_ESTIMATOR, "Upper bound times records. Sum it over replicas. Only for models that replicas share.", "untyped")
-ESTIMATE_COUNT = MetricFamily("cpcmon_estimate_count", _OF_ESTIMATOR, "Records behind the estimate. Sum it over replicas.", "untyped")
+SUMMED = MetricFamily("cpcmon_estimate_summed", _OF_ESTIMATOR, "Estimated accuracy times records, before it is clipped to 0 and 1. Sum it over replicas.")
+LOWER_SUMMED = MetricFamily("cpcmon_estimate_lower_summed", _OF_ESTIMATOR, "Lower bound times records. Sum it over replicas. Only for models that replicas share.")
+UPPER_SUMMED = MetricFamily("cpcmon_estimate_upper_summed", _OF_ESTIMATOR, "Upper bound times records. Sum it over replicas. Only for models that replicas share.")
+ESTIMATE_RECORDS = MetricFamily("cpcmon_estimate_records", _OF_ESTIMATOR, "Records behind the estimate. Sum it over replicas.")
 DISAGREEMENT = MetricFamily("cpcmon_estimator_disagreement_ratio", _OF_SEGMENT, "Highest minus lowest estimate among the members of the consensus.")
 CHANCE_DISAGREEMENT = MetricFamily("cpcmon_estimator_chance_disagreement_ratio", _OF_SEGMENT, "Largest disagreement that sampling error explains.")
 BASELINE = MetricFamily("cpcmon_baseline_accuracy_ratio", _OF_BASELINE, "Accuracy of the baseline that the window is compared with. Absent while it is collected.")
@@ -144,7 +143,7 @@ TRACK_ENDED = MetricFamily("cpcmon_track_record_latest_timestamp_seconds", _OF_S
 WRONG = MetricFamily("cpcmon_estimates_wrong", _OF_SEGMENT, "1 when the main estimate of that block was off by more than 1.75 times what its interval and that of the labels allow, else 0.")
 
 FAMILIES: tuple[MetricFamily, ...] = (
-    ACCURACY, LOWER, UPPER, FIELD_LOWER, FIELD_UPPER, ESTIMATE_SUM, ESTIMATE_COUNT, LOWER_SUM, UPPER_SUM,
+    ACCURACY, LOWER, UPPER, FIELD_LOWER, FIELD_UPPER, SUMMED, ESTIMATE_RECORDS, LOWER_SUMMED, UPPER_SUMMED,
     DISAGREEMENT, CHANCE_DISAGREEMENT, BASELINE, BASELINE_RECORDS, BASELINE_VERIFIED, DRIFT, CHANCE_DRIFT, DRIFT_LIMIT, VERDICT,
     CHANGE, CHANGE_THRESHOLD, CHANGE_TOLERANCE, CHANGE_STARTED, CHANGE_RECORDS, THRESHOLD,
     AUDITED, AUDITED_LOWER, AUDITED_UPPER, AUDITED_LABELS, AUDIT_PICKED, AUDIT_CAME, REALISED, REALISED_LOWER, REALISED_UPPER,
@@ -581,10 +580,10 @@ class _Writer:
         around = self._of_estimators(windows)
         self._add_windows(FRESH, windows.fresh, where=part)
         where = (part | windows.has_results) & (found.why == 0)
-        self._add_windows(ESTIMATE_SUM, found.records * found.unclipped, around, where)
-        self._add_windows(ESTIMATE_COUNT, np.broadcast_to(found.records, found.why.shape), around, where)
-        self._add_windows(LOWER_SUM, found.lower * found.records, around, where & part)
-        self._add_windows(UPPER_SUM, found.upper * found.records, around, where & part)
+        self._add_windows(SUMMED, found.records * found.unclipped, around, where)
+        self._add_windows(ESTIMATE_RECORDS, np.broadcast_to(found.records, found.why.shape), around, where)
+        self._add_windows(LOWER_SUMMED, found.lower * found.records, around, where & part)
+        self._add_windows(UPPER_SUMMED, found.upper * found.records, around, where & part)
 
     def _of_estimators(self, windows: WindowReports) -> list[tuple[str, str]]:
         return [(f"estimator={quoted(label_value(name))},", "") for name in windows.estimates.names]

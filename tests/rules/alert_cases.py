@@ -117,8 +117,8 @@ def _merged(sums: float, records: float = 300) -> dict[str, Shape]:
         density("cpcmon_window_records"): steady(records),
         density("cpcmon_window_fresh"): steady(1),
         of("cpcmon_window_minimum_records", model="density"): steady(200),
-        density("cpcmon_estimate_sum", estimator="ac"): steady(sums),
-        density("cpcmon_estimate_count", estimator="ac"): steady(records),
+        density("cpcmon_estimate_summed", estimator="ac"): steady(sums),
+        density("cpcmon_estimate_records", estimator="ac"): steady(records),
         density("cpcmon_accuracy_threshold_ratio", alert="accuracy_low", estimator="ac", severity="critical"): steady(
             0.8
         ),

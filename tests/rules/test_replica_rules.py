@@ -40,15 +40,15 @@ def share(
     }
     for name, sums in estimates.items():
         estimator = _of(instance, f',estimator="{name}"')
-        shown[f"cpcmon_estimate_sum{{{estimator}}}"] = sums
-        shown[f"cpcmon_estimate_count{{{estimator}}}"] = records
+        shown[f"cpcmon_estimate_summed{{{estimator}}}"] = sums
+        shown[f"cpcmon_estimate_records{{{estimator}}}"] = records
     return shown
 
 
 def bounds(instance: str, lower: str, upper: str, estimator: str) -> Series:
     """Return the bounds of a replica, times its records."""
     of = _of(instance, f',estimator="{estimator}"')
-    return {f"cpcmon_estimate_lower_sum{{{of}}}": lower, f"cpcmon_estimate_upper_sum{{{of}}}": upper}
+    return {f"cpcmon_estimate_lower_summed{{{of}}}": lower, f"cpcmon_estimate_upper_summed{{{of}}}": upper}
 
 
 @pytest.fixture

@@ -185,9 +185,9 @@ def _low_together(minutes: int = 60, gone: str = "", hold: int = 30) -> dict[str
             f"cpcmon_window_records{{{window}}}": "300x120",
             f"cpcmon_window_fresh{{{window}}}": f"1x{minutes}{gone}",
             f"cpcmon_window_minimum_records{{{of_model}}}": "200x120",
-            f'cpcmon_estimate_count{{{window},estimator="doc_ts"}}': "300x120",
-            f'cpcmon_estimate_sum{{{window},estimator="doc_ts"}}': f"{sums}x120",
-            f'cpcmon_estimate_upper_sum{{{window},estimator="doc_ts"}}': f"{sums + 6}x120",
+            f'cpcmon_estimate_records{{{window},estimator="doc_ts"}}': "300x120",
+            f'cpcmon_estimate_summed{{{window},estimator="doc_ts"}}': f"{sums}x120",
+            f'cpcmon_estimate_upper_summed{{{window},estimator="doc_ts"}}': f"{sums + 6}x120",
             f'cpcmon_alert_for_seconds{{{of_model},alert="accuracy_low"}}': f"{60 * hold}x120",
             _threshold(instance): "0.8x120",
         }
@@ -203,7 +203,7 @@ def test_a_low_merged_estimate_fires_once(rules: Rules) -> None:
         "all replicas: estimated accuracy 72% by doc_ts (accuracy_low compares the upper), below its threshold for 30m 0s"
         in output
     )
-    well = series | {name: "299x60" for name in series if "upper_sum" in name}
+    well = series | {name: "299x60" for name in series if "upper_summed" in name}
     assert rules.firing(well, 40) == [{"CpcmonWatchdog": 1}]
 
 
@@ -229,7 +229,7 @@ def test_two_alerts_of_one_model_wait_as_configured(rules: Rules) -> None:
 
 def test_a_recovery_restarts_the_wait(rules: Rules) -> None:
     series = _low_together(hold=10)
-    series |= {name: "156x8 299x2 156x110" for name in series if "upper_sum" in name and '"a"' in name}
+    series |= {name: "156x8 299x2 156x110" for name in series if "upper_summed" in name and '"a"' in name}
     found = rules.firing(series, 9, 11, 19, 23)
     assert [one["CpcmonMergedAccuracyLow"] for one in found] == [0, 0, 0, 1]
 
@@ -266,9 +266,9 @@ def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
     one_is_back = series | {name: "1x40 0x40 1x40" for name in series if name.startswith("up") and '"a"' in name}
     # The bridge ends later; a new estimate counts at once.
     assert [one["CpcmonMergedAccuracyLow"] for one in rules.firing(one_is_back, 75, 90, 100)] == [1, 1, 0]
-    well = {name: "300x40 stale _x43 300x40" for name in one_is_back if "_sum" in name and '"a"' in name}
+    well = {name: "300x40 stale _x43 300x40" for name in one_is_back if "_summed" in name and '"a"' in name}
     rest = {name: values + " _x43 1x40" for name, values in one_is_back.items() if "window_fresh" in name}
-    rest |= {name: known[name] for name in known if "estimate_count" in name and '"a"' in name}
+    rest |= {name: known[name] for name in known if "estimate_records" in name and '"a"' in name}
     rest |= {name: known[name] for name in known if "minimum" in name or "threshold" in name}
     assert rules.firing(one_is_back | rest | well, 83, 88)[1]["CpcmonMergedAccuracyLow"] == 0
     never = {name: values.replace("x40", "x10").replace("x80", "x110") for name, values in series.items()}

@@ -30,7 +30,7 @@ from tests.sinks.pages import families, samples
 NEVER_ABSENT = ("cpcmon_window_records", "cpcmon_estimate_valid", "cpcmon_window_state", "cpcmon_alert_firing")
 ONLY_WHEN_VALID = (
     "cpcmon_estimated_accuracy_ratio", "cpcmon_estimated_accuracy_lower_ratio", "cpcmon_estimated_accuracy_upper_ratio",
-    "cpcmon_estimate_sum", "cpcmon_estimate_count", "cpcmon_estimator_disagreement_ratio",
+    "cpcmon_estimate_summed", "cpcmon_estimate_records", "cpcmon_estimator_disagreement_ratio",
     "cpcmon_estimator_chance_disagreement_ratio", "cpcmon_prediction_set_size", "cpcmon_prediction_set_empty_ratio",
     "cpcmon_predicted_class_ratio",
 )  # fmt: skip
@@ -102,8 +102,8 @@ def test_estimates_are_those_of_the_report() -> None:
     assert found[f"cpcmon_estimated_accuracy_ratio{{{of_all}}}"] == 0.875
     assert found[f"cpcmon_estimated_accuracy_lower_ratio{{{of_all}}}"] == 0.875 - 0.03
     assert found[f"cpcmon_estimated_accuracy_upper_ratio{{{of_all}}}"] == 0.875 + 0.03
-    assert found[f"cpcmon_estimate_sum{{{of_all}}}"] == 0.875 * 500
-    assert found[f"cpcmon_estimate_count{{{of_all}}}"] == 500
+    assert found[f"cpcmon_estimate_summed{{{of_all}}}"] == 0.875 * 500
+    assert found[f"cpcmon_estimate_records{{{of_all}}}"] == 500
     assert found["cpcmon_predicted_class_ratio{class=b,model=density,segment=all}"] == 0.3
     assert found["cpcmon_reference_predicted_class_ratio{class=a,model=density}"] == 0.55
     assert found["cpcmon_reference_confidence_ratio{model=density}"] == 0.94

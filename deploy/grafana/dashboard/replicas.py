@@ -58,7 +58,7 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
 
 def _shares() -> Builder[dashboard.Panel]:
     chosen = (q.MODEL, q.SEGMENT, q.ESTIMATOR)
-    total, count = q.series("cpcmon_estimate_sum", *chosen), q.series("cpcmon_estimate_count", *chosen)
+    total, count = q.series("cpcmon_estimate_summed", *chosen), q.series("cpcmon_estimate_records", *chosen)
     merged = f"cpcmon:estimated_accuracy_ratio{{{','.join((q.JOB, *chosen))}}}"
     found = p.panel(
         p.ratios(),

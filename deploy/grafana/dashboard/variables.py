@@ -16,7 +16,7 @@ def variables(runbooks: str) -> list[Builder[dashboard.VariableModel]]:
         _targets("instance", "Instance", f"cpcmon_build_info{{{q.JOB}}}"),
         _choice("model", "Model", q.series("cpcmon_window_records")),
         _choice("segment", "Segment", q.series("cpcmon_window_records", q.MODEL), "all"),
-        _choice("estimator", "Estimator", q.series("cpcmon_estimate_count"), "adaptive"),
+        _choice("estimator", "Estimator", q.series("cpcmon_estimate_records"), "adaptive"),
         builders.ConstantVariable("runbooks").label("Address of the runbooks").value(runbooks),
     ]
 

@@ -13,7 +13,7 @@ from deploy.grafana.dashboard import queries as q
 TITLE = "Why? $model, segment $segment"
 
 _CHOSEN = (q.MODEL, q.SEGMENT)
-_COUNT = q.series("cpcmon_estimate_count", *_CHOSEN)
+_COUNT = q.series("cpcmon_estimate_records", *_CHOSEN)
 _SIZE = q.series("cpcmon_prediction_set_size", *_CHOSEN)
 _EMPTY = q.series("cpcmon_prediction_set_empty_ratio", *_CHOSEN)
 
