@@ -74,7 +74,8 @@ def run(options: argparse.Namespace) -> int:
         State.check(config.storage.path, allow_network=config.storage.allow_network)
         print(f"{options.config}: valid")
         if options.web_config is not None:
-            WebSettings(options.web_config)
+            for remark in WebSettings(options.web_config).remarks:
+                print(f"remark: {remark}")
             print(f"{options.web_config}: valid")
         return 0
     set_up(options.level, options.format, sys.stderr)

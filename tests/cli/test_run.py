@@ -33,8 +33,9 @@ def test_configuration_problems_are_logged_one_per_line(tmp_path: Path) -> None:
     [
         pytest.param("http_server_config: {http2: false}\n", 0, "web.yml: valid", id="good"),
         pytest.param(
-            "http_server_config: {http2: true}\n", 2, "web.yml:1: http_server_config.http2: expected", id="bad"
+            "http_server_config: {http2: true}\n", 0, "web.yml:1: http_server_config.http2: cpcmon", id="remark"
         ),
+        pytest.param("http_server_config: {http2: 7}\n", 2, "web.yml:1: http_server_config.http2: expected", id="bad"),
     ],
 )
 def test_check_includes_the_web_configuration(tmp_path: Path, text: str, code: int, message: str) -> None:

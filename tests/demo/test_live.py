@@ -76,8 +76,13 @@ def test_the_demo_runs_stops_at_ctrl_c_and_runs_again(prepared: Callable[[], Pat
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_sigterm_and_sighup_are_like_ctrl_c(number: signal.Signals) -> None:
-    with pytest.raises(KeyboardInterrupt), _interruptible():
-        signal.raise_signal(number)
+    # Under nohup, pytest itself inherits that SIGHUP is ignored.
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(KeyboardInterrupt), _interruptible():
+            signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)
 
 
 def test_nohup_is_respected() -> None:

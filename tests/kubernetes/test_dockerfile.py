@@ -31,6 +31,13 @@ def test_no_step_needs_a_shell() -> None:
         assert all(isinstance(word, str) for word in json.loads(command))
 
 
+def test_the_base_image_is_pinned_by_digest() -> None:
+    """A tag may change under a rebuild. The argument remains, for a mirror."""
+    (base,) = _all("ARG")
+    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.11\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base)
+    assert {rest.split()[0] for rest in _all("FROM")} == {"${PYTHON_IMAGE}", "wheel"}
+
+
 def test_only_locked_packages_with_hashes_are_installed() -> None:
     installs = [json.loads(command) for command in _all("RUN") if '"install"' in command]
     assert len(installs) == 2

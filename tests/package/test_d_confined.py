@@ -55,12 +55,13 @@ def test_d17_the_unit_is_hardened(unit: Path) -> None:
 
 
 def test_d17_the_unit_has_the_required_settings() -> None:
-    """Readiness, watchdog, a checked reload, no restart after a configuration error, no core dumps."""
+    """Readiness, watchdog, a checked reload, no restart after a configuration error, no memory on disk, one port."""
     lines = UNIT.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
     settings = [line for line in lines if line and not line.startswith(("#", "["))]
     for wanted in (
         *("Type=notify", "WatchdogSec=30s", "Restart=on-failure", "RestartPreventExitStatus=2"),
         *("DynamicUser=yes", "StateDirectory=cpcmon", "UMask=0077", "LimitCORE=0"),
+        *("MemorySwapMax=0", "SocketBindDeny=any", "SocketBindAllow=tcp:9877"),
     ):
         assert wanted in settings
     check, reload = [line.partition("=")[2] for line in settings if line.startswith("ExecReload=")]

@@ -80,7 +80,6 @@ def test_every_setting_is_read(web_config: Write, tmp_path: Path) -> None:
         pytest.param(f"{TLS}  cipher_suites: [x]\n", "cipher_suites: expected no cipher_suites: OpenSSL chooses", id="ciphers"),
         pytest.param(f"{TLS}  key: secret\n", "key: expected no key: use the file setting", id="key inline"),
         pytest.param("rate_limit: {interval: 1s, burst: 20}\n", "rate_limit: expected no rate_limit: cpcmon limits connections", id="rate limit"),
-        pytest.param("http_server_config: {http2: true}\n", "http2: expected false: cpcmon speaks HTTP/1.1 only, found true", id="http2"),
         pytest.param("http_server_config:\n  headers: {X-Other: a}\n", "http_server_config.headers: expected one of Content-Security-Policy", id="other header"),
         pytest.param("http_server_config:\n  headers: {X-Frame-Options: allow}\n", "X-Frame-Options: expected one of deny, sameorigin, found 'allow'", id="bad header"),
         pytest.param('http_server_config:\n  headers: {Content-Security-Policy: "a\\r\\nX: b"}\n', "Content-Security-Policy: expected a header's value", id="header with a newline"),
@@ -102,6 +101,17 @@ def test_mistakes_are_config_errors(web_config: Write, text: str, expected: str)
     assert expected in str(raised.value)
     assert "hunter2" not in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+def test_http2_is_a_warning_and_http_1_is_served(
+    serve: Serve, web_config: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that other exporters share must not stop cpcmon: nothing that protects is missing."""
+    client = serve(web_config=web_config("http_server_config: {http2: true}\n"))
+    assert client.ask("/metrics").status == 200
+    (record,) = [one for one in caplog.records if "http2" in one.getMessage()]
+    assert record.levelname == "WARNING"
+    assert record.getMessage().endswith("web.yml:1: http_server_config.http2: cpcmon speaks HTTP/1.1 only")
 
 
 def test_all_mistakes_are_reported_at_once(web_config: Write) -> None:

@@ -61,6 +61,8 @@ class WebConfig:
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     users: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     """Password hashes by user name; empty without authentication."""
+    remarks: tuple[str, ...] = ()
+    """Warnings about valid settings."""
 
 
 _VALUE = Text("a header's value, in ASCII", re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?"))
@@ -115,7 +117,10 @@ def read_web_config(path: Path) -> WebConfig:
     tls = _tls(root.section("tls_server_config"), path.parent)
     server = root.section("http_server_config")
     if server.get("http2", Flag(), default=False):
-        server.report("http2", "false: cpcmon speaks HTTP/1.1 only", "true")
+        # No protection is lost: every client of HTTP/2 speaks HTTP/1.1 too.
+        document.findings.remarks.append(
+            f"{path}:{server.line('http2')}: {server.at('http2')}: cpcmon speaks HTTP/1.1 only"
+        )
     named = server.section("headers")
     headers = {name: named.get(name, kind, None) for name, kind in _HEADERS.items()}
     users = root.get("basic_auth_users", MapOf(_Hash(), Text(), "names with a bcrypt hash each"), {})
@@ -125,7 +130,8 @@ def read_web_config(path: Path) -> WebConfig:
         root.report("basic_auth_users", "one name or more", "none")
     root.forbid("rate_limit", _NO_RATE_LIMIT)
     document.finish()
-    return WebConfig(tls, {name: value for name, value in headers.items() if value is not None}, users)
+    given = {name: value for name, value in headers.items() if value is not None}
+    return WebConfig(tls, given, users, tuple(document.findings.remarks))
 
 
 def _tls(section: Section, folder: Path) -> TlsConfig | None:
@@ -187,6 +193,11 @@ class WebSettings:
         """Whether connections are encrypted."""
         return self._in_force.context is not None
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Warnings about the file in force."""
+        return self._in_force.config.remarks
+
     def current(self) -> ActiveWebConfig:
         """Return the configuration in force, reloaded if the files changed."""
         if self._path is not None and tuple(map(file_stamp, self._files)) != self._stamps:
@@ -206,6 +217,12 @@ class WebSettings:
         self.ok = True
         self._in_force = new
         log.info("web configuration reloaded")
+        self.log_remarks()
+
+    def log_remarks(self) -> None:
+        """Log the warnings about the file."""
+        for remark in self.remarks:
+            log.warning("%s", remark)
 
     def _read(self, path: Path) -> ActiveWebConfig:
         """Read the file and its certificates; raises ConfigError.

@@ -50,6 +50,7 @@ class WebServer:
     def start(self) -> None:
         """Listen and serve; raises ServerError when it cannot listen."""
         self._listener = listen(self._address)
+        self._settings.log_remarks()
         self._handler.start()
         self._thread.start()
         self._started.wait()
