@@ -47,6 +47,10 @@ examples:
         help="TLS, client certificates and passwords, in the exporter toolkit's format",
     )  # fmt: skip
     web.add_argument(
+        "--web.probe-address", dest="probe_address", metavar="HOST:PORT",
+        help="a second address, without TLS and passwords, that serves only the status codes of /-/healthy and /-/ready",
+    )  # fmt: skip
+    web.add_argument(
         "--web.enable-lifecycle", dest="lifecycle", action="store_true", help="enable POST /-/reload and /-/command"
     )
     logs = parser.add_argument_group("logs")
@@ -82,7 +86,16 @@ def run(options: argparse.Namespace) -> int:
     log_unhandled()
     logging.captureWarnings(capture=True)
     try:
-        Daemon(RunOptions(options.config, options.address, options.web_config, options.lifecycle, options.watch)).run()
+        Daemon(
+            RunOptions(
+                options.config,
+                options.address,
+                options.web_config,
+                options.lifecycle,
+                options.watch,
+                options.probe_address,
+            )
+        ).run()
     except CpcmonError as error:
         # One line per problem of a configuration.
         for sentence in str(error).splitlines():

@@ -29,7 +29,7 @@ from monitor.evaluation.stored_values import NOTIFIED_KEY, AlertKey, notified_as
 from monitor.ingest.ingestion import PendingValues
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry
-from monitor.web.pages.routes import standard_pages
+from monitor.web.pages.routes import probe_pages, standard_pages
 from monitor.web.server.request import Packed, Pages, Response
 from monitor.web.server.web_server import WebServer
 
@@ -52,6 +52,8 @@ class RunOptions:
     web_config_file: Path | None = None
     enable_lifecycle: bool = False
     watch_config: bool = False
+    probe_address: str | None = None
+    """Where probes are answered without TLS and passwords; None for nowhere."""
 
 
 class _Stop:
@@ -117,6 +119,8 @@ class Daemon:
             options.web_config_file,
             hosts=lambda: self._status.config.web_hosts,
         )
+        probe = options.probe_address
+        self._probes = None if probe is None else WebServer(probe, probe_pages(self._status.site()), None)
 
     def run(self) -> None:
         """Run until stopped; raises the error that ended the run."""
@@ -128,11 +132,15 @@ class Daemon:
             # Serve while windows are restored, which may take a while.
             self._server.start()
             try:
+                if self._probes is not None:
+                    self._probes.start()
                 self._status.state = state
                 self._status.history.restore(state.history())
                 self._handle_stop_signals()
                 self._serve(state)
             finally:
+                if self._probes is not None:
+                    self._probes.stop()
                 self._server.stop()
         finally:
             state.close()
@@ -145,6 +153,8 @@ class Daemon:
             status.busy = None
             self._notifier.ready()
             log.info("cpcmon %s is ready on %s", version("cpcmon"), self._server.url)
+            if self._probes is not None:
+                log.info("probes are answered on %s", self._probes.url)
             self._loop(state)
         finally:
             status.busy = "stopping"

@@ -15,6 +15,15 @@ CHART = DEPLOY / "helm" / "cpcmon"
 OVERLAYS = ("one", "replicas")
 WAYS = ("kustomize", "helm")
 
+TLS_VALUES = {
+    "web": {"secret": "cpcmon-web", "tlsSecret": "cpcmon-tls"},
+    "serviceMonitor": {
+        "tlsConfig": {"serverName": "cpcmon.cpcmon.svc", "ca": {"secret": {"name": "cpcmon-tls", "key": "ca.crt"}}},
+        "basicAuth": {key: {"name": "cpcmon-scrape", "key": key} for key in ("username", "password")},
+    },
+}
+"""Values of a release with TLS and passwords."""
+
 Documents = list[dict[str, Any]]
 _ONLY_KUSTOMIZE = "Namespace"
 """Helm creates it with --create-namespace, and cannot label it."""
@@ -75,7 +84,8 @@ def container(documents: Documents) -> dict[str, Any]:
 
 def configuration(documents: Documents) -> str:
     """Return the configuration that the ConfigMap holds."""
-    return str(one(documents, "ConfigMap")["data"]["config.yaml"])
+    (found,) = (one["data"]["config.yaml"] for one in documents if "config.yaml" in one.get("data", {}))
+    return str(found)
 
 
 def what_matters(documents: Documents) -> dict[str, Any]:

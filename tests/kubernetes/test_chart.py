@@ -1,12 +1,25 @@
 """The chart renders the same as Kustomize, and validates its values."""
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.kubernetes.rendering import CHART, OVERLAYS, Renderer, container, one, parsed, shared_rules, what_matters
+from tests.kubernetes.rendering import (
+    CHART,
+    DEPLOY,
+    OVERLAYS,
+    TLS_VALUES,
+    Renderer,
+    configuration,
+    container,
+    one,
+    parsed,
+    shared_rules,
+    what_matters,
+)
 from tests.servers import real_server
 
 
@@ -17,6 +30,17 @@ def test_helm_and_kustomize_render_the_same(render: Renderer, overlay: str) -> N
     assert ours.keys() == theirs.keys()
     for name, document in ours.items():
         assert document == theirs[name], name
+
+
+def test_helm_and_kustomize_render_the_same_with_tls_and_passwords(render: Renderer, tmp_path: Path) -> None:
+    kubernetes, here = DEPLOY / "kubernetes", tmp_path.resolve()
+    parts = {"resources": ["overlays/one"], "components": ["components/web"]}
+    kustomization = {kind: [os.path.relpath(kubernetes / one, here) for one in ones] for kind, ones in parts.items()}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization), encoding="utf-8")
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(TLS_VALUES), encoding="utf-8")
+    ours = what_matters(parsed(render.run("kubectl", "kustomize", str(here)).stdout))
+    theirs = what_matters(parsed(render.helm("--values", str(tmp_path / "values.yaml")).stdout))
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("values", [[], ["--values", str(CHART / "values-replicas.yaml")]])
@@ -65,6 +89,57 @@ def test_kinds_of_the_operator_can_be_disabled(render: Renderer) -> None:
     assert kinds == {"v1", "apps/v1", "policy/v1", "networking.k8s.io/v1"}
 
 
+def test_links_of_the_values_are_those_of_the_configuration(render: Renderer) -> None:
+    """Once: a second `links` would be rejected by cpcmon only."""
+    text = configuration(parsed(render.helm("--set", "links.page=https://cpcmon.example").stdout))
+    assert yaml.safe_load(text)["links"] == {"page": "https://cpcmon.example"}
+    assert "links" not in yaml.safe_load(configuration(parsed(render.helm().stdout)))
+    both = ["--set", "links.page=https://a.example", "--set-string", "config=links: {page: https://b.example}"]
+    assert "found in both" in render.helm(*both, check=False).stderr
+    assert "links.page: Does not match" in render.helm("--set", "links.page=wiki", check=False).stderr
+
+
+def test_values_for_the_pod_reach_the_pod(render: Renderer, tmp_path: Path) -> None:
+    """And every field is known to Kubernetes."""
+    values = {
+        "podAnnotations": {"example/team": "radiology"},
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}}},
+        "podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
+        "caBundle": {"configMap": "hospital-ca"},
+        "web": {"secret": "cpcmon-web"},
+        "extraVolumes": [{"name": "labels", "persistentVolumeClaim": {"claimName": "labels"}}],
+        "extraVolumeMounts": [{"name": "labels", "mountPath": "/var/labels", "readOnly": True}],
+    }  # fmt: skip
+    file, rendered = tmp_path / "values.yaml", tmp_path / "rendered.yaml"
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    rendered.write_text(render.helm("--values", str(file)).stdout, encoding="utf-8")
+    render.run("kubernetes-validate", "--strict", "-k", "1.27", str(rendered))
+    documents = parsed(rendered.read_text(encoding="utf-8"))
+    template = one(documents, "StatefulSet")["spec"]["template"]
+    assert template["metadata"]["annotations"] == values["podAnnotations"]
+    assert template["spec"]["affinity"] == values["affinity"]
+    # OpenShift chooses the ids; the rest stays.
+    assert set(template["spec"]["securityContext"]) == {"runAsNonRoot", "fsGroupChangePolicy", "seccompProfile"}
+    mounted = {mount["name"]: mount["mountPath"] for mount in container(documents)["volumeMounts"]}
+    assert mounted.items() >= {"labels": "/var/labels", "ca": "/etc/cpcmon/ca", "web": "/etc/cpcmon/web"}.items()
+    assert set(mounted) == {volume["name"] for volume in template["spec"]["volumes"]} | {"state"}
+    assert container(documents)["env"] == [{"name": "SSL_CERT_FILE", "value": "/etc/cpcmon/ca/ca.crt"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("web.tlsSecret=a", "web.secret: expected"),
+        ("web.secret=b,web.tlsSecret=a", "serviceMonitor.tlsConfig: expected"),
+    ],
+)
+def test_tls_that_would_be_off_or_unreadable_is_rejected(render: Renderer, settings: str, expected: str) -> None:
+    ran = render.helm("--set", settings, check=False)
+    assert ran.returncode != 0
+    assert expected in ran.stderr
+
+
 def test_an_existing_claim_is_used(render: Renderer) -> None:
     documents = parsed(render.helm("--set", "inbox.existingClaim=results").stdout)
     assert not [document for document in documents if document["kind"] == "PersistentVolumeClaim"]
@@ -100,7 +175,8 @@ def test_names_that_look_like_numbers_stay_names(render: Renderer) -> None:
 
 def test_a_release_without_a_pod_is_down_while_another_is_up(render: Renderer, tmp_path: Path) -> None:
     """Prometheus has no target for a pod without an address."""
-    rules = one(parsed(render.helm().stdout), "PrometheusRule")["spec"]
+    ran = render.helm("--set", "links.runbooks=https://wiki.example/runbooks/")
+    rules = one(parsed(ran.stdout), "PrometheusRule")["spec"]
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(rules), encoding="utf-8")
     up = 'up{job="%s",namespace="cpcmon",instance="cpcmon/%s-0"}'
     down = {
@@ -108,7 +184,7 @@ def test_a_release_without_a_pod_is_down_while_another_is_up(render: Renderer, t
         "exp_annotations": {
             "summary": "cpcmon cannot be scraped.",
             "description": "cpcmon in cpcmon has no pod that Prometheus can scrape. Its models are not monitored.",
-            "runbook_url": "docs/runbooks/down.md",
+            "runbook_url": "https://wiki.example/runbooks/down.md",
         },
     }
     expected = [(9, []), (30, [down])]

@@ -50,6 +50,7 @@ def _is_as_the_manifests_expect(image: dict[str, Any], pod: PodFolders) -> None:
     assert config["User"] == "10877:10877"
     assert config["ExposedPorts"] == {f"{pod.container['ports'][0]['containerPort']}/tcp": {}}
     assert config["Entrypoint"] == ["/opt/cpcmon/bin/cpcmon"]
+    # With a probe address, which the health check asks.
     assert set(config["Cmd"]) <= set(pod.container["args"])
     assert set(config["Volumes"]) <= set(pod.mounts)
     assert image["Healthcheck"]["Test"][0] == "CMD"  # the shell form would need a shell

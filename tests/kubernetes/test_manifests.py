@@ -94,12 +94,13 @@ def test_an_upgrade_changes_no_immutable_field(render: Renderer, way: str, overl
 def test_every_named_port_exists_in_the_container(render: Renderer, way: str, overlay: str) -> None:
     documents = render.documents(way, overlay)
     asked = container(documents)
-    (port,) = asked["ports"]
+    port, for_probes = asked["ports"]
     (served,) = one(documents, "Service")["spec"]["ports"]
     (scraped,) = one(documents, "ServiceMonitor")["spec"]["endpoints"]
     (let_in,) = one(documents, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
     probes = {asked[f"{kind}Probe"]["httpGet"]["port"] for kind in ("startup", "liveness", "readiness")}
-    assert {served["name"], served["targetPort"], scraped["port"], let_in["port"], *probes} == {port["name"]}
+    assert {served["name"], served["targetPort"], scraped["port"], let_in["port"]} == {port["name"]}
+    assert probes == {for_probes["name"]}
 
 
 @BOTH_WAYS

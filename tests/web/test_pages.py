@@ -1,11 +1,12 @@
 """The standard pages over HTTP."""
 
+from dataclasses import replace
 from http import HTTPStatus
 
 import pytest
 
 from monitor.web.pages.rendering import CSP
-from monitor.web.pages.routes import standard_pages
+from monitor.web.pages.routes import probe_pages, standard_pages
 from monitor.web.server.request import Pages, Response
 from monitor.web.site import Health, Site
 from tests.web.conftest import Serve
@@ -144,3 +145,13 @@ def test_a_browser_cannot_reload(serve: Serve, origin: str) -> None:
     answer = serve(daemon.pages(lifecycle=True)).ask("/-/reload", "POST", Origin=origin)
     assert (answer.status, daemon.reloads) == (403, 0)
     assert answer.body.startswith(b"reload: expected a request without Origin, found one from a browser")
+
+
+def test_the_address_for_probes_gives_no_reasons_and_no_data(serve: Serve, site: Site) -> None:
+    """Everybody may ask it."""
+    ill = replace(site, unhealthy=lambda: ["source ZZPATIENT hangs"])
+    client = serve(probe_pages(ill))
+    answer = client.ask("/-/healthy")
+    assert (answer.status, answer.body) == (503, b"no\n")
+    assert {client.ask(path).status for path in ("/", "/metrics", "/api/v1/status", "/-/reload")} == {404}
+    assert serve(probe_pages(site)).ask("/-/healthy").status == 200

@@ -124,8 +124,7 @@ def standard_pages(
             path: Page(_html_page(site, CachedPage(page) if path in _CACHED else page)) for path, page in _PAGES.items()
         },
         "/metrics": Page(lambda _: replace(metrics(), content_type=METRICS)),
-        "/-/healthy": Page(_problems_page(site.unhealthy, "cpcmon is healthy.")),
-        "/-/ready": Page(_problems_page(lambda: site.health().not_ready, "cpcmon is ready.")),
+        **{path: Page(_problems_page(problems, well)) for path, (problems, well) in _checks(site).items()},
         "/-/reload": _reload_page(reload),
         "/-/command": _command_page(command),
         "/api/v1/status": Page(lambda _: Response(status(), JSON)),
@@ -136,6 +135,23 @@ def standard_pages(
         "/api/v1/labels": _document_page(site, api.labels_document),
         "/api/v1/alerts": _document_page(site, api.alerts_document),
         "/api/v1/rejects": _document_page(site, api.rejects_document),
+    }
+
+
+def probe_pages(site: Site) -> Pages:
+    """Return the pages of the address for probes. Everybody may ask: they tell the status code and no reason."""
+
+    def page(problems: Callable[[], Sequence[str]], well: str) -> Page:
+        return Page(_problems_page(lambda: ["no"] if problems() else (), well))
+
+    return {path: page(*check) for path, check in _checks(site).items()}
+
+
+def _checks(site: Site) -> dict[str, tuple[Callable[[], Sequence[str]], str]]:
+    """Return the problems that each check asks for, and the sentence if there are none."""
+    return {
+        "/-/healthy": (site.unhealthy, "cpcmon is healthy."),
+        "/-/ready": (lambda: site.health().not_ready, "cpcmon is ready."),
     }
 
 

@@ -74,7 +74,7 @@ def _problem(address: Address, error: OSError | UnicodeError) -> Problem:
     if isinstance(error, UnicodeError):
         return Problem("web", local, "an invalid host name")
     if error.errno == errno.EADDRINUSE:
-        advice = "stop the other program, or choose another with --web.listen-address"
+        advice = "stop the other program, or choose another with --web.listen-address or --web.probe-address"
         return Problem("web", f"{address} to be free", f"it in use: {advice}")
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         return Problem("web", local, "another host's")
