@@ -1,4 +1,4 @@
-"""The committed dashboard: panels, queries, variables."""
+"""The committed dashboards: panels, queries, variables."""
 
 import json
 import re
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "cpcmon.json"
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "grafana"
+FILE = FOLDER / "cpcmon.json"
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
+WALL: dict[str, Any] = json.loads((FOLDER / "cpcmon-wall.json").read_text("utf-8"))
 
 Json = dict[str, Any]
 
@@ -50,7 +52,7 @@ def collapsed_panels(row: str = "") -> list[Json]:
 
 
 def all_panels() -> list[Json]:
-    """Return every panel."""
+    """Return every panel of the first dashboard."""
     return open_panels() + collapsed_panels()
 
 
@@ -65,12 +67,13 @@ def variable_queries() -> Iterator[Query]:
     """Yield the queries of variables, in PromQL."""
     for variable in DASHBOARD["templating"]["list"]:
         if variable["type"] == "query":
-            asked = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"])
-            assert asked is not None, variable
-            series, label = asked.groups()
-            yield Query(
-                "variable", variable["name"], f"count by ({label}) ({series})", f"{{{{{label}}}}}", instant=True
-            )
+            kind, asked = re.fullmatch(r"(\w+)\((.+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
+            if kind == "label_values":
+                series, label = asked.rsplit(", ", 1)
+                asked = f"count by ({label}) ({series})"
+            else:
+                (label,) = re.findall(r'^/(\w+)="\(\[\^"\]\+\)"/$', variable["regex"])
+            yield Query("variable", variable["name"], asked, f"{{{{{label}}}}}", instant=True)
 
 
 def annotation_queries() -> Iterator[Query]:
@@ -82,4 +85,4 @@ def annotation_queries() -> Iterator[Query]:
 
 def with_values(text: str, values: Mapping[str, str]) -> str:
     """Replace the variables in a text, as Grafana does."""
-    return re.sub(r"\$\{?(\w+)\}?", lambda found: values[found[1]], text)
+    return re.sub(r"\$\{?(\w+)(?::\w+)?\}?", lambda found: values[found[1]], text)

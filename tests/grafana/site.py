@@ -18,6 +18,9 @@ from tests.strategies import Singles, synthetic
 SITES = [f"S{number:02}" for number in range(12)]
 """More than the heat map shows."""
 
+MODELS = ("density", "poor", "unsure", "free", "checked", "empty", "quiet")
+"""Of the daemon with models in every state."""
+
 HEALTHY: Singles = synthetic(1200, 3, seed=5, sharpness=2.6)[0]
 UNSURE: Singles = synthetic(600, 3, seed=7, sharpness=1.6)[0]
 POOR: Singles = synthetic(1200, 3, seed=6, sharpness=0.6)[0]
@@ -72,12 +75,13 @@ class Sick:
         some = POOR[self.sent % 1000 :][:10]
         write_records(self.folder / "inbox" / "more.jsonl", some, model="poor")
         write_records(self.folder / "inbox" / "more.jsonl", HEALTHY[:5], model="density", site=SITES)
+        write_records(self.folder / "inbox" / "more.jsonl", [[0.9, 0.9, 0.9]], model="density")
         self.sent += 10
 
 
 def start_sick(stack: ExitStack, folder: Path) -> Sick:
     """Start the daemon with models in every state."""
-    references = {name: _reference(folder, name) for name in ("density", "poor", "unsure", "free", "checked", "empty")}
+    references = {name: _reference(folder, name) for name in MODELS}
     of_unsure = references["unsure"].calibration
     found = of_unsure.estimate(UNSURE)[HEADLINE]
     assert isinstance(found, Estimate)
@@ -102,7 +106,14 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
         _model(
             "poor", f"{{name: accuracy_low, drop: 0, on: value, severity: critical, {quick}}}", reference="poor.ref"
         ),
-        _model("unsure", f"{{name: accuracy_low, below: {between!r}}}", reference="unsure.ref"),
+        _model(
+            "unsure",
+            f"{{name: accuracy_low, below: {between!r}}}",
+            "{name: soon_low, below: 0.999, on: value, for: 1h}",
+            reference="unsure.ref",
+        )
+        + "    default_alerts: []\n",
+        _model("quiet", "{name: quiet, type: silent, after: 1s}", reference="quiet.ref"),
         _model("free", reference="free.ref"),
         _model("checked", "{name: accuracy_low, below: 0.1}", reference="checked.ref", window=100) + _AUDIT,
         _model("empty", "{name: accuracy_low, below: 0.5}", reference="empty.ref"),
@@ -112,7 +123,6 @@ def start_sick(stack: ExitStack, folder: Path) -> Sick:
     for number, site in enumerate(SITES):
         some = synthetic(60, 3, seed=100 + number, sharpness=2.6 - 0.15 * number)[0]
         write_records(inbox / "density.jsonl", some, model="density", site=site)
-    write_records(inbox / "density.jsonl", [[0.9, 0.9, 0.9]] * 3, model="density")
     write_records(inbox / "poor.jsonl", POOR[:400], model="poor")
     write_records(inbox / "unsure.jsonl", UNSURE, model="unsure")
     write_records(inbox / "free.jsonl", HEALTHY[:300], model="free")

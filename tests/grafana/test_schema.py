@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.grafana.dashboard import FILE, all_panels
+from tests.grafana.dashboard import FILE, FOLDER, all_panels
 from tests.grafana.typescript import NoPackages, complaints
 from tests.servers import cannot
 
@@ -49,7 +49,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     text, of_panels = FILE.read_text("utf-8"), "\n".join(options())
     invalid = text.replace('"absolute"', '"absolut"', 1).replace('"targetBlank": true', '"blank": 1', 1)
     foreign = of_panels.replace('"textMode": "value_and_name"', '"textMode": "loud"', 1)
-    sources = {"dashboard": whole(text), "options": of_panels, "invalid": whole(invalid), "foreign": foreign}
+    wall = (FOLDER / "cpcmon-wall.json").read_text("utf-8")
+    sources = {
+        "dashboard": whole(text),
+        "wall": whole(wall),
+        "options": of_panels,
+        "invalid": whole(invalid),
+        "foreign": foreign,
+    }
     try:
         return complaints(tmp_path_factory.mktemp("types"), sources)
     except NoPackages as error:
@@ -57,7 +64,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 def test_the_dashboard_has_grafanas_types(found: dict[str, list[str]]) -> None:
-    assert found["dashboard"] == []
+    assert found["dashboard"] == found["wall"] == []
 
 
 def test_the_options_of_each_panel_are_those_of_its_kind(found: dict[str, list[str]]) -> None:

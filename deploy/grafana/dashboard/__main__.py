@@ -1,19 +1,19 @@
-"""Write the dashboard: `python -m deploy.grafana.dashboard`."""
+"""Write the dashboards: `python -m deploy.grafana.dashboard`."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from deploy.grafana.dashboard.assembly import FILE, RUNBOOKS, text
+from deploy.grafana.dashboard.assembly import FOLDER, texts
 
 
 def main() -> int:
-    """Write the file."""
+    """Write the files."""
     parser = argparse.ArgumentParser(prog="python -m deploy.grafana.dashboard", description=__doc__)
-    parser.add_argument("--runbooks", default=RUNBOOKS, help="address that file names of runbooks are added to")
-    parser.add_argument("--output", type=Path, default=FILE, help="where to write it")
+    parser.add_argument("--output", type=Path, default=FOLDER, help="the folder to write them to")
     options = parser.parse_args()
-    options.output.write_text(text(options.runbooks), encoding="utf-8")
+    for name, text in texts().items():
+        (options.output / name).write_text(text, encoding="utf-8")
     return 0
 
 

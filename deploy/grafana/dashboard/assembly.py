@@ -1,4 +1,4 @@
-"""The dashboard and its JSON."""
+"""The dashboards and their JSON."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,9 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 
 from deploy.grafana.dashboard import by_segment, daemon, labelled, one_model, overview, performance, replicas, why
-from deploy.grafana.dashboard.variables import firing_alerts, variables
+from deploy.grafana.dashboard.variables import annotations, choices, targets
 
-FILE = Path(__file__).resolve().parents[1] / "cpcmon.json"
-RUNBOOKS = "https://runbooks.example/cpcmon/"
-"""A placeholder: docs/grafana.md says how to set your own address."""
+FOLDER = Path(__file__).resolve().parents[1]
 
 _SCHEMA_VERSION = 39
 _OPEN_ROWS = (overview, one_model, by_segment, why, daemon)
@@ -23,24 +21,29 @@ _COLLAPSED_ROWS = (labelled, performance, replicas)
 """Empty for many."""
 
 
-def text(runbooks: str = RUNBOOKS) -> str:
-    """Return the dashboard as JSON."""
-    built = json.loads(json.dumps(_dashboard(runbooks), cls=JSONEncoder))
+def texts() -> dict[str, str]:
+    """Return the dashboards as JSON, by file name."""
+    return {"cpcmon.json": _text(_dashboard()), "cpcmon-wall.json": _text(_wall())}
+
+
+def _text(made: dashboard.Dashboard) -> str:
+    built = json.loads(json.dumps(made, cls=JSONEncoder))
     built |= {"id": None, "schemaVersion": _SCHEMA_VERSION}
     _number(built["panels"])
     _leave_out(built)
     return json.dumps(built, indent=2, ensure_ascii=False) + "\n"
 
 
-def _dashboard(runbooks: str) -> dashboard.Dashboard:
+def _dashboard() -> dashboard.Dashboard:
     found = builders.Dashboard("cpcmon: accuracy without labels").uid("cpcmon").tags(["cpcmon", "machine-learning"])
     found.description(
         "Accuracy of deployed classifiers, estimated without labels; likely causes; and the state of cpcmon itself."
     )
-    found.readonly().timezone("browser").time("now-24h", "now").refresh("1m")
-    found.tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
-    found.variables(variables(runbooks)).annotation(firing_alerts())
-    found.link(_link("Runbooks", "${runbooks}", "The meaning of each alert, and the steps to take"))
+    _set_up(found).variables([*targets(), *choices()])
+    for one in annotations():
+        found.annotation(one)
+    page = "${page:raw}${model:percentencode}${page_segment:raw}${segment:percentencode}"
+    found.link(_link("Page of cpcmon", page, "The chosen window on the page of its daemon"))
     for part in _OPEN_ROWS:
         found.with_row(builders.Row(part.TITLE))
         for one in part.row():
@@ -48,6 +51,21 @@ def _dashboard(runbooks: str) -> dashboard.Dashboard:
     for part in _COLLAPSED_ROWS:
         found.with_row(_collapsed(part.TITLE, part.row()))
     return found.build()
+
+
+def _wall() -> dashboard.Dashboard:
+    """Return the screen for a wall: nothing to choose, nothing to scroll."""
+    found = builders.Dashboard("cpcmon: wall screen").uid("cpcmon-wall").tags(["cpcmon", "machine-learning"])
+    found.description("The worst window of each model, what fires, and the daemons, for a screen that nobody touches.")
+    _set_up(found).variables(targets())
+    for one in (overview.models(height=9), overview.firing(height=7)):
+        found.with_panel(one)
+    return found.with_panel(overview.states(span=24, height=7)).with_panel(daemon.state(height=4)).build()
+
+
+def _set_up(found: builders.Dashboard) -> builders.Dashboard:
+    found.readonly().timezone("browser").time("now-24h", "now").refresh("1m")
+    return found.tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
 
 
 def _collapsed(title: str, panels: Iterable[Builder[dashboard.Panel]]) -> builders.Row:
@@ -74,10 +92,16 @@ def _number(panels: Sequence[dict[str, Any]]) -> None:
 
 def _leave_out(built: dict[str, Any]) -> None:
     """Remove fields that the library writes and the classic schema does not have."""
+    built["annotations"].setdefault("list", [])
     inner = [one for panel in built["panels"] for one in panel.get("panels") or ()]
     linked = [built, *built["panels"], *inner]
     for one in (*built["annotations"]["list"], *(link for owner in linked for link in owner.get("links") or ())):
         one.pop("placement", None)
+    for panel in (*built["panels"], *inner):
+        drawn = panel.get("fieldConfig", {}).get("defaults", {})
+        for link in drawn.get("links") or ():
+            for setting in link.keys() - {"title", "url", "targetBlank"}:
+                del link[setting]
     for variable in built["templating"]["list"]:
         for setting in ("auto", "auto_min", "auto_count"):
             variable.pop(setting, None)

@@ -21,6 +21,9 @@ _ESTIMATE = "Estimated accuracy"
 _ABOVE = "Above its threshold"
 _DRIFT = "Output drift"
 _BEGAN = "Change began"
+_REALISED = "Labelled cases"
+_EVIDENCE = "Evidence of a drop"
+_RATIOS = (_ESTIMATE, "Lower bound", "Upper bound", "Field, lower", "Field, upper", "Baseline", _REALISED)
 
 
 def row() -> Iterator[Builder[dashboard.Panel]]:
@@ -32,23 +35,31 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
 
 def _columns() -> dict[str, tuple[str, str]]:
     """Return the heading and the query of each column, by reference id."""
-    chosen = (q.MODEL, q.ESTIMATOR)
-    of_job = "by (job, namespace, segment)"
-    estimate = q.estimated("", *chosen)
-    above = f"min {of_job} {estimate} - max {of_job} {q.lower_thresholds(q.MODEL)}"
-    last = f"min by (segment) (max {of_job} ({q.series('cpcmon_last_record_timestamp_seconds', q.MODEL)}))"
+    estimate = q.headline("", q.MODEL)
+    realised = q.series("cpcmon_realised_accuracy_ratio", q.MODEL, 'scope="horizon"')
+    drop = q.evidence("", 'direction="down"')
     return {
-        "estimate": (_ESTIMATE, f"sort(min by (segment) {estimate})"),
-        "lower": ("Lower bound", f"min by (segment) {q.estimated('_lower', *chosen)}"),
-        "upper": ("Upper bound", f"min by (segment) {q.estimated('_upper', *chosen)}"),
-        "baseline": ("Baseline", f"min by (segment) ({q.series('cpcmon_baseline_accuracy_ratio', q.MODEL)})"),
+        "estimate": (_ESTIMATE, f"sort(min by (segment) ({estimate}))"),
+        "lower": ("Lower bound", f"min by (segment) ({q.headline('_lower', q.MODEL)})"),
+        "upper": ("Upper bound", f"min by (segment) ({q.headline('_upper', q.MODEL)})"),
+        "field_lower": ("Field, lower", f"min by (segment) {q.field('lower', q.MODEL)}"),
+        "field_upper": ("Field, upper", f"min by (segment) {q.field('upper', q.MODEL)}"),
+        "baseline": ("Baseline", f"min by (segment) ({q.baselines(q.MODEL)})"),
+        "realised": (_REALISED, f"min by (segment) ({realised})"),
         "drift": (_DRIFT, f"max by (segment) ({q.series('cpcmon_output_drift', q.MODEL)})"),
-        "above": (_ABOVE, f"min by (segment) ({above})"),
+        "above": (_ABOVE, f"100 * min by (segment) ({estimate} - {q.lower_thresholds(q.MODEL)})"),
+        "evidence": (_EVIDENCE, f"max by (segment) {drop}"),
         "began": (_BEGAN, f"1000 * max by (segment) ({q.change_began()})"),
         "state": ("State", q.state("segment", q.MODEL)),
         "records": ("Records", f"sum by (segment) ({q.series('cpcmon_window_records', q.MODEL)})"),
-        "age": ("Newest record", f"time() - {last}"),
+        "age": ("Newest record", _newest()),
     }
+
+
+def _newest() -> str:
+    """Return the age of the newest record of each segment: of replicas the youngest, of several jobs the oldest."""
+    last = q.series("cpcmon_last_record_timestamp_seconds", q.MODEL)
+    return f"max by (segment) (min by ({q.WINDOW}) (timestamp({last}) - {last}))"
 
 
 def _table() -> table.Panel:
@@ -56,29 +67,28 @@ def _table() -> table.Panel:
     found = p.panel(
         table.Panel(),
         "Segments, worst first",
-        "Every segment of the model, with the chosen estimator. Coloured by the distance of the estimate from the threshold;"
+        "Every segment of the model, with the main number, its interval and its field interval. Coloured by the distance of the"
+        " estimate from the threshold;"
         " empty without a threshold. A window without an estimate shows its state. A change that an alert fires on has the"
         " time at which it most likely began. For several jobs with a model of this"
         " name, the worst; choose a job above.",
         *(p.column(ref, expression) for ref, (_, expression) in columns.items()),
-        unit="none", span=12, height=11, runbook="accuracy",
+        unit="none", span=24, height=11, runbook="accuracy",
     )  # fmt: skip
-    order = {"segment": 0} | {f"Value #{ref}": place for place, ref in enumerate(columns, start=1)}
     names = {"segment": "Segment"} | {f"Value #{ref}": name for ref, (name, _) in columns.items()}
-    found.with_transformation(dashboard.DataTransformerConfig("merge", options={}))
-    found.with_transformation(
-        dashboard.DataTransformerConfig(
-            "organize", options={"excludeByName": {"Time": True}, "indexByName": order, "renameByName": names}
-        )
-    )
+    for step in p.as_table(names):
+        found.with_transformation(step)
     found.sort_by([common_builders.TableSortByFieldState().display_name(_ESTIMATE).desc(False)])
+    found.data_links(p.to_window(*p.SEGMENT_OF_ROW))
+    found.override_by_name("Segment", [p.WIDE])
     found.override_by_name(_DRIFT, [p.is_("decimals", 2)])
-    for name in (_ESTIMATE, "Lower bound", "Upper bound", "Baseline"):
+    found.override_by_name(_EVIDENCE, [p.is_("decimals", 1)])
+    for name in _RATIOS:
         found.override_by_name(name, [p.is_("unit", p.ACCURACY_UNIT), p.is_("decimals", 1)])
     found.override_by_name(
         _ABOVE,
         [
-            p.is_("unit", p.ACCURACY_UNIT),
+            p.is_("unit", p.POINTS_UNIT),
             p.is_("decimals", 1),
             p.is_("thresholds", p.red_then((0.0, p.GREEN)).build()),
             p.is_("mappings", [p.NOTHING]),
@@ -101,6 +111,7 @@ def _evidence() -> timeseries.Panel:
         p.over_time("budget", f"max by (direction) {q.evidence('_threshold')}", "budget, {{direction}}"),
         unit="none", span=24, height=9, runbook="change",
     )  # fmt: skip
+    found.data_links(p.to_window(*p.SEGMENT_OF_SERIES))
     return found.override_by_query("budget", [p.colour(p.RED), p.DASHED])
 
 
@@ -113,9 +124,10 @@ def _heat_map() -> statushistory.Panel:
         " red: 20 points below it or more. Segments without an estimate at the"
         " end are left out: see the table.",
         *(p.over_time(f"worst{place:02}", q.worst(place), "{{segment}}") for place in range(1, SHOWN + 1)),
-        unit=p.ACCURACY_UNIT, span=12, height=11, runbook="accuracy",
+        unit=p.POINTS_UNIT, span=24, height=11, runbook="accuracy",
     )  # fmt: skip
-    found.min(-0.2).max(0.0).decimals(1).row_height(0.9).fill_opacity(90).max_data_points(48)
+    found.min(-20).max(0).decimals(1).row_height(0.9).fill_opacity(90).max_data_points(48)
+    found.data_links(p.to_window(*p.SEGMENT_OF_SERIES))
     found.show_value(common.VisibilityMode.AUTO)
     legend = common_builders.VizLegendOptions().show_legend(False).placement(common.LegendPlacement.BOTTOM)
     found.legend(legend.display_mode(common.LegendDisplayMode.LIST))

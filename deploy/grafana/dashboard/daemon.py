@@ -25,13 +25,13 @@ _STATE_NAMES = {
 
 def row() -> Iterator[Builder[dashboard.Panel]]:
     """Yield the panels."""
-    yield _state()
+    yield state()
     yield _records()
     yield p.panel(
-        p.lines().min(0),
+        p.lines().min(0).no_value("No record was rejected"),
         "Records rejected, by reason",
-        "Rejected records per second, by reason (docs/records.md). Normally 0.",
-        p.over_time("rejected", q.rate("cpcmon_records_rejected_total", "source, reason"), "{{source}}: {{reason}}"),
+        "Rejected records per second, by reason (docs/records.md), without reasons that did not occur.",
+        p.over_time("rejected", q.rate_if_any("cpcmon_records_rejected_total", "source, reason"), "{{source}}: {{reason}}"),
         unit="cps", span=12, runbook="degraded_input",
     )  # fmt: skip
     yield _unread()
@@ -40,7 +40,8 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
     yield _evaluation_age()
 
 
-def _state() -> Builder[dashboard.Panel]:
+def state(height: int = 5) -> Builder[dashboard.Panel]:
+    """Return the state of each daemon over time."""
     failed = q.series("cpcmon_config_last_reload_successful")
     # With all jobs selected, `up` has those of other programs too.
     known = f"last_over_time({q.series('cpcmon_build_info')}[$__range])"
@@ -58,7 +59,7 @@ def _state() -> Builder[dashboard.Panel]:
             f" or on (job, instance) 6 * {q.series('cpcmon_ready')}",
             "{{instance}}",
         ),
-        unit="none", span=24, height=5, runbook="down",
+        unit="none", span=24, height=height, runbook="down",
     )  # fmt: skip
     return found.mappings([p.value_names(_STATE_NAMES)])
 
@@ -94,7 +95,7 @@ def _waiting() -> timeseries.Panel:
         "Lag",
         "Age of the oldest unread data of each source. 0 when all is read.",
         p.over_time(
-            "lag", f"max by (source) ((time() - {oldest}) or on (job, instance, source) {nothing})", "{{source}}"
+            "lag", f"max by (source) ((timestamp({oldest}) - {oldest}) or on (job, instance, source) {nothing})", "{{source}}"
         ),
         unit="s", span=12, runbook="catching_up",
     )  # fmt: skip
@@ -118,12 +119,11 @@ def _evaluation_time() -> bargauge.Panel:
 
 
 def _evaluation_age() -> timeseries.Panel:
-    last = q.series("cpcmon_last_evaluation_timestamp_seconds")
     return p.panel(
         p.lines().min(0),
         "Age of the last evaluation",
         "The age of all series of a model. It rises to the period of the schedule and falls to 0. For several daemons, the"
         " oldest.",
-        p.over_time("age", f"time() - min by (model) ({last})", "{{model}}"),
+        p.over_time("age", q.age("cpcmon_last_evaluation_timestamp_seconds", "model"), "{{model}}"),
         unit="s", span=12, runbook="evaluation_stale",
     )  # fmt: skip

@@ -43,7 +43,7 @@ def _with_bounds(found: timeseries.Panel, ref: str, colour: str) -> timeseries.P
 def _audited() -> timeseries.Panel:
     estimate = q.estimated("", *_CHOSEN, q.ESTIMATOR)
     found = p.panel(
-        p.ratios().no_value(_OFF),
+        p.lines().no_value(_OFF),
         "Audited accuracy",
         "From the labels of a random sample, with its interval, which holds whatever has shifted: trust it before the estimate"
         " (blue). It is about all records of the horizon, the estimate about those in the window now. If an audit is shared by"
@@ -60,7 +60,7 @@ def _audited() -> timeseries.Panel:
 
 def _realised() -> timeseries.Panel:
     found = p.panel(
-        p.ratios().no_value(_OFF),
+        p.lines().no_value(_OFF),
         "Accuracy of labelled cases",
         "The share of right decisions among all predictions of the horizon that have a label, with its exact interval. Labels"
         " outside the audit are usually a biased choice: this is about these cases, not about all records.",
@@ -74,7 +74,7 @@ def _realised() -> timeseries.Panel:
 
 def _came() -> timeseries.Panel:
     found = p.panel(
-        p.ratios().no_value(_OFF),
+        p.lines().no_value(_OFF),
         "Labels that came",
         "The share of audited records whose labels came: under 90%, the missing ones may bias the audited accuracy. And the"
         " share of all predictions that have a label.",
@@ -87,7 +87,7 @@ def _came() -> timeseries.Panel:
 
 def _blocks() -> timeseries.Panel:
     found = p.panel(
-        p.ratios().no_value(_OFF),
+        p.lines().no_value(_OFF),
         "Latest judged block",
         "What the labels of the latest block with enough of them say, and what the main number had said of it. If they are"
         " further apart than their intervals, do not rely on the estimates until you know why.",
@@ -102,7 +102,7 @@ def _blocks() -> timeseries.Panel:
 def _errors() -> timeseries.Panel:
     error = q.series("cpcmon_estimator_error_ratio", *_CHOSEN)
     return p.panel(
-        p.ratios().no_value(_OFF),
+        p.lines().no_value(_OFF),
         "Errors of the estimators",
         "How far off each estimator has been here, on average over the judged blocks. Of several jobs or replicas, the largest"
         " error.",

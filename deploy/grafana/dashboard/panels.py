@@ -1,5 +1,6 @@
 """Common parts of the panels."""
 
+from collections.abc import Sequence
 from typing import Protocol, Self, TypeVar
 
 from grafana_foundation_sdk.builders import common as common_builders
@@ -14,6 +15,15 @@ SOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 RED, ORANGE, GREEN, BLUE, GREY = "red", "orange", "green", "blue", "#808080"
 ACCURACY_UNIT = "percentunit"
+POINTS_UNIT = "suffix: points"
+
+OF_SERIES = ("${__field.labels.model:percentencode}", "${__field.labels.segment:percentencode}")
+"""Model and segment of the clicked series, for `to_window`."""
+OF_ROW = ("${__data.fields.Model:percentencode}", "${__data.fields.Segment:percentencode}")
+"""Those of the clicked row."""
+SEGMENT_OF_SERIES = ("${model:percentencode}", OF_SERIES[1])
+SEGMENT_OF_ROW = ("${model:percentencode}", OF_ROW[1])
+MODEL_OF_SERIES = (OF_SERIES[0], "all")
 
 
 class AnyPanel(Protocol):
@@ -40,7 +50,7 @@ def panel(
     kind.title(title).description(description).datasource(SOURCE).unit(unit).span(span).height(height)
     if runbook:
         link = builders.DashboardLink("Runbook").type(dashboard.DashboardLinkType.LINK).icon("doc").target_blank(True)
-        kind.links([link.tooltip("What to check and what to do").url(f"${{runbooks}}{runbook}.md")])
+        kind.links([link.tooltip("What to check and what to do").url(f"${{runbooks:raw}}{runbook}.md")])
     for target in targets:
         kind.with_target(target)
     return kind
@@ -71,13 +81,31 @@ def lines() -> timeseries.Panel:
     legend = legend.placement(common.LegendPlacement.BOTTOM).show_legend(True)
     tooltip = common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
     tooltip = tooltip.sort(common.SortOrder.DESCENDING)
-    drawn = timeseries.Panel().line_width(1).fill_opacity(0).show_points(common.VisibilityMode.AUTO)
+    drawn = timeseries.Panel().line_width(1).fill_opacity(0).show_points(common.VisibilityMode.NEVER)
     return drawn.legend(legend).tooltip(tooltip)
 
 
-def ratios() -> timeseries.Panel:
-    """Return lines between 0 and 1."""
-    return lines().min(0).max(1)
+def to_window(model: str, segment: str) -> list[Builder[dashboard.DashboardLink]]:
+    """Return links to a window: on the dashboard, and on the page of its daemon."""
+    here = f"/d/cpcmon?var-model={model}&var-segment={segment}&${{datasource:queryparam}}&${{__url_time_range}}"
+    page = f"${{page:raw}}{model}${{page_segment:raw}}{segment}"
+    return [
+        builders.DashboardLink("Show on the dashboard").url(here),
+        builders.DashboardLink("Page of cpcmon").url(page).target_blank(True),
+    ]
+
+
+def as_table(
+    columns: dict[str, str], *, sort: str = "", hidden: Sequence[str] = ()
+) -> list[dashboard.DataTransformerConfig]:
+    """Return the steps that make one table of all queries, with the named columns in their order."""
+    order = {name: place for place, name in enumerate(columns)}
+    excluded = {"Time": True} | dict.fromkeys(hidden, True)
+    organised = {"excludeByName": excluded, "indexByName": order, "renameByName": columns}
+    steps = [dashboard.DataTransformerConfig("merge", options={})]
+    if sort:
+        steps.append(dashboard.DataTransformerConfig("sortBy", options={"sort": [{"field": sort, "desc": False}]}))
+    return [*steps, dashboard.DataTransformerConfig("organize", options=organised)]
 
 
 def states_over_time() -> statetimeline.Panel:
@@ -90,9 +118,14 @@ def states_over_time() -> statetimeline.Panel:
 
 def value_names(names: dict[int, tuple[str, str]]) -> dashboard.ValueMap:
     """Return the text and colour of each value."""
+    return texts({str(value): shown for value, shown in names.items()})
+
+
+def texts(names: dict[str, tuple[str, str]]) -> dashboard.ValueMap:
+    """Return the text of each text, and its colour or none."""
     return dashboard.ValueMap(
         {
-            str(value): dashboard.ValueMappingResult(text=text, color=colour, index=place)
+            value: dashboard.ValueMappingResult(text=text, color=colour or None, index=place)
             for place, (value, (text, colour)) in enumerate(names.items())
         }
     )
@@ -122,5 +155,8 @@ def colour(name: str) -> dashboard.DynamicConfigValue:
     """Return an override of the colour."""
     return is_("color", {"mode": "fixed", "fixedColor": name})
 
+
+WIDE = is_("custom.width", 340)
+"""For whole names of segments."""
 
 DASHED = is_("custom.lineStyle", {"fill": "dash", "dash": [8, 6]})

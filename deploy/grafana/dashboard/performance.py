@@ -43,7 +43,7 @@ def _metric(metric: Metric, meaning: str) -> timeseries.Panel:
     matcher, name = f'metric="{metric}"', WORDS[metric][0].upper() + WORDS[metric][1:]
     threshold = q.series("cpcmon_performance_threshold_ratio", *_CHOSEN, matcher)
     found = p.panel(
-        p.ratios().no_value(_OFF),
+        p.lines().no_value(_OFF),
         name,
         f"{meaning} Grey and dashed: on the reference. Red and dashed: thresholds of alerts. A gap means that there was no"
         " estimate, for example with too few cases.",
@@ -58,19 +58,20 @@ def _metric(metric: Metric, meaning: str) -> timeseries.Panel:
 
 
 def _as_table(found: table.Panel, names: dict[str, str]) -> table.Panel:
-    order = {name: place for place, name in enumerate(names)}
-    found.with_transformation(dashboard.DataTransformerConfig("merge", options={}))
-    found.with_transformation(
-        dashboard.DataTransformerConfig(
-            "organize", options={"excludeByName": {"Time": True}, "indexByName": order, "renameByName": names}
-        )
-    )
+    """Make one table, classes in the order of the reference."""
+    for step in p.as_table(names, sort=q.PLACE, hidden=(q.PLACE,)):
+        found.with_transformation(step)
     for key, name in names.items():
         if key.startswith("Value"):
             found.override_by_name(name, [p.is_("unit", p.ACCURACY_UNIT), p.is_("decimals", 1)])
     return found.no_value(_OFF)
 
 
+# Every row of the table has its place: those of the average over all classes are first.
+_PLACES = (
+    f"0 * {_of('cpcmon_reference_performance_ratio', q.MODEL)} + on (class) group_left ()"
+    f' ({q.CLASS_PLACES} or label_replace(vector(-1), "class", "all classes", "", ""))'
+)
 _COLUMNS = {"Value #estimate": "Estimate", "Value #lower": "Lower bound", "Value #upper": "Upper bound"}
 
 
@@ -84,6 +85,7 @@ def _table() -> table.Panel:
         p.column("lower", _of("cpcmon_estimated_performance_lower_ratio", *_CHOSEN)),
         p.column("upper", _of("cpcmon_estimated_performance_upper_ratio", *_CHOSEN)),
         p.column("reference", _of("cpcmon_reference_performance_ratio", q.MODEL)),
+        p.column("place", _PLACES),
         unit="none", span=24, runbook="accuracy",
     )  # fmt: skip
     return _as_table(found, {"metric": "Metric", "class": "Class", **_COLUMNS, "Value #reference": "Reference"})
@@ -91,7 +93,7 @@ def _table() -> table.Panel:
 
 def _mix() -> timeseries.Panel:
     found = p.panel(
-        p.ratios().no_value(_OFF),
+        p.lines().no_value(_OFF),
         "Class mix",
         "The share of each true class if nothing but the class mix changed since the reference. If images or patients changed"
         " too, every method tried was off by 17 to 23 points.",
@@ -99,7 +101,7 @@ def _mix() -> timeseries.Panel:
         p.over_time(
             "reference", f"max by (class) ({q.series('cpcmon_reference_class_ratio', q.MODEL)})", "{{class}}, reference"
         ),
-        unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",
+        unit=p.ACCURACY_UNIT, span=24, runbook="accuracy",
     )  # fmt: skip
     found.override_by_query("share", [p.is_("custom.lineWidth", 2)])
     return found.override_by_query("reference", [p.colour(p.GREY), p.DASHED])
@@ -119,7 +121,8 @@ def _mix_table() -> table.Panel:
         *(p.column(ref, f"max by (class) ({share})") for ref, share in shares.items()),
         p.column("reference", f"max by (class) ({q.series('cpcmon_reference_class_ratio', q.MODEL)})"),
         p.column("decided", predicted),
-        unit="none", span=12, runbook="accuracy",
+        p.column("place", q.CLASS_PLACES),
+        unit="none", span=24, runbook="accuracy",
     )  # fmt: skip
     return _as_table(
         found, {"class": "Class", **_COLUMNS, "Value #reference": "Reference", "Value #decided": "Decided"}

@@ -39,7 +39,7 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
         unit="none", span=12, runbook="kafka_lag",
     )  # fmt: skip
     yield p.panel(
-        p.lines().min(0),
+        p.lines().min(0).no_value("None in this time"),
         "Rebalances, stalls and errors",
         "Rebalances of the group, partitions without progress, and errors of the cluster or of the connection to it.",
         p.over_time("rebalances", q.risen("cpcmon_kafka_rebalances_total", "source"), "{{source}}: rebalances"),
@@ -48,7 +48,7 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
         unit="none", span=12, runbook="kafka_stalled",
     )  # fmt: skip
     yield p.panel(
-        p.lines().min(0),
+        p.lines().min(0).no_value("None in this time"),
         "Messages lost",
         "Messages that were deleted before they were read, or were unreadable. Windows lack them.",
         p.over_time("lost", q.risen("cpcmon_kafka_records_lost_total", "source, reason"), "{{source}}: {{reason}}"),
@@ -61,7 +61,7 @@ def _shares() -> Builder[dashboard.Panel]:
     total, count = q.series("cpcmon_estimate_summed", *chosen), q.series("cpcmon_estimate_records", *chosen)
     merged = f"cpcmon:estimated_accuracy_ratio{{{','.join((q.JOB, *chosen))}}}"
     found = p.panel(
-        p.ratios(),
+        p.lines(),
         "Each replica, and all together: $model, $segment",
         "The estimate of each replica for its own records, and that of all together. Rely on the latter only: the records of"
         " one replica may be few, or of one group of patients.",

@@ -28,7 +28,7 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
         unit="none", span=12, runbook="accuracy",
     )  # fmt: skip
     yield p.panel(
-        p.ratios(),
+        p.lines().min(0),
         "Empty prediction sets",
         "Share of records for which no class is likely enough. It grows when outputs differ from those on the reference.",
         p.over_time("empty", q.over_replicas(_EMPTY, _COUNT, "estimator"), "{{estimator}}"),
@@ -46,22 +46,20 @@ def _classes() -> barchart.Panel:
     found = p.panel(
         barchart.Panel(),
         "Predicted classes, now and on the reference",
-        "The share of each predicted class. It changes with the mix of patients, and when a model starts to predict one class"
+        "The share of each predicted class, in the order of the reference. It changes with the mix of patients, and when a model starts to predict one class"
         " for everything. Not shown for models of more than 50 classes.",
         p.column("now", share),
         p.column("reference", f"max by (class) ({reference})"),
+        p.column("place", q.CLASS_PLACES),
         unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",
     )  # fmt: skip
     names = {"class": "Class", "Value #now": "now", "Value #reference": "reference"}
-    order = {name: place for place, name in enumerate(names)}
-    found.with_transformation(dashboard.DataTransformerConfig("merge", options={}))
-    found.with_transformation(
-        dashboard.DataTransformerConfig(
-            "organize", options={"excludeByName": {"Time": True}, "indexByName": order, "renameByName": names}
-        )
-    )
+    for step in p.as_table(names, sort=q.PLACE, hidden=(q.PLACE,)):
+        found.with_transformation(step)
     legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST).show_legend(True)
-    found.x_field("Class").orientation(common.VizOrientation.AUTO).min(0).max(1).no_value("more than 50 classes")
+    found.x_field("Class").x_tick_label_max_length(60).orientation(common.VizOrientation.HORIZONTAL).min(0).no_value(
+        "more than 50 classes"
+    )
     found.legend(legend.placement(common.LegendPlacement.BOTTOM))
     found.override_by_name("now", [p.colour(p.BLUE)])
     return found.override_by_name("reference", [p.colour(p.GREY)])
@@ -71,7 +69,7 @@ def _confidence() -> Builder[dashboard.Panel]:
     confidence = q.estimated("", *_CHOSEN, 'estimator="ac"')
     reference = q.series("cpcmon_reference_confidence_ratio", q.MODEL)
     found = p.panel(
-        p.ratios(),
+        p.lines(),
         "Confidence",
         "Mean of the largest probability of each output, now and on the reference. Most estimators depend on it; a model that"
         " is confident and wrong looks good here.",
