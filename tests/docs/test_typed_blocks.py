@@ -30,7 +30,6 @@ RUN_BY = {
     "docs/deployment.md": {"": "tests/systemd/test_deployment_page.py"},
     "docs/directory.md": {"cp result.jsonl": "tests/sources/directory/test_directory_page.py"},
     "docs/grafana.md": {
-        "sed": "tests/grafana/test_grafana_page.py",
         "install": _CHECKED + "tests/grafana/test_grafana_page.py",
         ".venv/bin/python -m deploy.grafana.dashboard": HERE,
     },

@@ -72,7 +72,7 @@ def test_replicas_are_shown_separately_and_their_model_once(kafka: Topics, tmp_p
             targets.append(replica.url.removeprefix("http://"))
         server = stack.enter_context(prometheus(tmp_path, {"cpcmon": targets}, _RULES.read_text()))
         (shares,) = (one for one in queries(*collapsed_panels("Kafka")) if one.ref == "share")
-        (stats,) = (one for one in open_panels() if one["title"] == "Estimated accuracy of each model")
+        (stats,) = (one for one in open_panels() if one["title"] == "Worst window of each model")
 
         def missing() -> list[str]:
             found = [
