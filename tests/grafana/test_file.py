@@ -9,6 +9,7 @@ import pytest
 from deploy.grafana.dashboard import __main__ as command
 from deploy.grafana.dashboard.assembly import texts
 from deploy.grafana.dashboard.overview import runbooks
+from monitor.config.config import Config, Storage
 from tests.grafana.dashboard import (
     DASHBOARD,
     FOLDER,
@@ -23,6 +24,7 @@ from tests.grafana.dashboard import (
     variable_queries,
     with_values,
 )
+from tests.rules.rule_tests import Rules
 from tests.sinks.golden import page
 from tests.sinks.pages import families
 
@@ -244,3 +246,25 @@ def test_only_variables_that_exist_are_used() -> None:
     everything = [*_QUERIES, *variable_queries(), *annotation_queries()]
     shown = [one["title"] for one in DASHBOARD["panels"]] + [one.expression for one in everything]
     assert not any("$" in with_values(one, known) for one in shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "series", "label"),
+    [
+        ("New version", 'cpcmon_build_info{%s,version="%s"}', "version"),
+        ("New reference", 'cpcmon_reference_info{%s,model="m",version="1",fingerprint="%s"}', "fingerprint"),
+        ("New configuration", 'cpcmon_config_info{%s,digest="%s"}', "digest"),
+    ],
+)
+def test_a_change_is_an_annotation_for_minutes_and_a_restart_is_none(
+    promtool: Path, tmp_path: Path, name: str, series: str, label: str
+) -> None:
+    """A break of ten minutes before the change, another one later, without a change."""
+    (asked,) = (one for one in annotation_queries() if one.ref == name)
+    target = 'job="cpcmon",instance="a"'
+    values = {series % (target, "old"): "1x20 _x100", series % (target, "new"): "_x30 1x30 _x8 1x30"}
+    expression = asked.asked_with({"job": ".+", "instance": ".+", "model": "m"})
+    found = Rules(promtool, tmp_path, Config(Storage(tmp_path), (), ()), "groups: []\n")
+    shown = {minute: found.values(values, minute, expression) for minute in (10, 32, 40, 72)}
+    assert [minute for minute, one in shown.items() if one] == [32]
+    assert f'{label}="new"' in "".join(shown[32])
