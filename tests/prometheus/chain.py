@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import time
 import urllib.parse
 import urllib.request
@@ -74,10 +75,13 @@ def fast_rules() -> str:
 def alertmanager(folder: Path, hook: int, group_wait: str = "0s") -> Iterator[int]:
     """Run Alertmanager with the shipped file, with receivers on loopback and waits of a second."""
     program, port = real_server("prometheus-alertmanager"), free_port()
-    text = (ROOT / "deploy" / "alertmanager" / "alertmanager.yml").read_text()
+    shipped = ROOT / "deploy" / "alertmanager"
+    shutil.copy(shipped / "cpcmon.tmpl", folder)
     # The path is the name of the receiver.
-    text, count = re.subn(r"(name: (.+)\n.+url: )\S+?\}", rf'\1"http://127.0.0.1:{hook}/\2"}}', text)
-    assert count == text.count("- name: ")
+    text, count = re.subn(
+        r"(name: (.+)\n.+url: )\S+?\}", rf'\1"http://127.0.0.1:{hook}/\2"}}', (shipped / "alertmanager.yml").read_text()
+    )
+    assert count == text.count("webhook_configs: ")
     for setting, value in (("group_wait", group_wait), ("group_interval", "1s")):
         text = re.sub(rf"{setting}: \w+", f"{setting}: {value}", text)
     (folder / "alertmanager.yml").write_text(text)

@@ -1,10 +1,13 @@
 """The shipped configurations of Prometheus and Alertmanager, and docs/prometheus.md, by promtool and amtool."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from deploy.prometheus.build_rules import RULES
 from monitor.rules.rule_file import rule_file
@@ -54,8 +57,54 @@ def test_prometheus_accepts_its_configuration_with_generated_rules(promtool: Pat
 
 
 def test_alertmanager_accepts_its_configuration() -> None:
+    """With an example of a receiver for Slack, Teams and e-mail."""
     ran = _ran(real_server("amtool"), "check-config", ALERTMANAGER)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    names = {receiver["name"] for receiver in yaml.safe_load(ALERTMANAGER.read_text())["receivers"]}
+    assert names >= {"example-slack", "example-teams", "example-email"}
+
+
+def _rendered(folder: Path, template: str, *alerts: dict[str, Any]) -> str:
+    status = "firing" if any(alert["status"] == "firing" for alert in alerts) else "resolved"
+    (folder / "data.json").write_text(json.dumps({"status": status, "alerts": alerts}))
+    ran = _ran(
+        real_server("amtool"), "template", "render", f"--template.glob={ALERTMANAGER.parent / 'cpcmon.tmpl'}",
+        f"--template.data={folder / 'data.json'}", f'--template.text={{{{ template "{template}" . }}}}',
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def _alert(status: str, **annotations: str) -> dict[str, Any]:
+    labels = {"alertname": "CpcmonAccuracyLow", "model": "density", "segment": "site=A"}
+    texts = {
+        "summary": "density, A: estimated accuracy 66.5%",
+        "description": "Interval 64.0% to 69.0%.",
+        **annotations,
+    }
+    times = {"startsAt": "2026-11-18T12:00:00Z", "endsAt": "2026-11-18T13:30:00Z"}
+    return {"status": status, "labels": labels, "annotations": texts, **times}
+
+
+def test_the_title_of_a_firing_alert_is_its_summary(tmp_path: Path) -> None:
+    assert _rendered(tmp_path, "cpcmon.title", _alert("firing")) == "density, A: estimated accuracy 66.5%"
+
+
+def test_the_title_of_a_resolved_alert_states_no_old_number(tmp_path: Path) -> None:
+    title = _rendered(tmp_path, "cpcmon.title", _alert("resolved"))
+    assert title == "Resolved: CpcmonAccuracyLow, density, site=A"
+
+
+def test_the_text_of_a_resolved_alert_says_when_its_numbers_were_true(tmp_path: Path) -> None:
+    text = _rendered(tmp_path, "cpcmon.text", _alert("resolved"))
+    assert "from 2026-11-18 12:00 to 2026-11-18 13:30 UTC" in text
+
+
+def test_the_text_has_only_the_links_that_are_set(tmp_path: Path) -> None:
+    """The shipped rules write an empty annotation for a link that is not set."""
+    text = _rendered(tmp_path, "cpcmon.text", _alert("firing", page_url="https://cpcmon/model", dashboard_url=""))
+    assert re.findall(r"^(\w[\w ]+): http", text, re.MULTILINE) == ["Page"]
+    assert "Dashboard" not in text
 
 
 @pytest.mark.parametrize("name", TEXTS)
