@@ -18,6 +18,7 @@ from monitor.core.estimate import HEADLINE
 from monitor.core.intervals import by_level
 from monitor.core.report import Report, WindowReports
 from monitor.sinks.http_sender import Answer, HttpSender, Outcome
+from monitor.sinks.message_words import NOT_MONITORED, description, summary
 
 Key = tuple[str, str, str]
 """Model, segment and alert. Messages with the same key are delivered in order."""
@@ -187,6 +188,8 @@ class WebhookSink:
         self.queue = queue
         self.firing = frozenset(notified)
         """The alerts that fire, by the messages sent or queued."""
+        self._since: dict[Key, float] = {}
+        """When they began to fire, as far as known: not before the first report."""
 
     def publish(self, report: Report) -> None:
         """Queue a message for each alert that started to fire or resolved since the previous report."""
@@ -202,6 +205,7 @@ class WebhookSink:
                 known.add(key)
                 if status.firing:
                     firing.add(key)
+                    self._since[key] = status.since
                 if status.firing != (key in before):
                     fields = {
                         "kind": status.kind.value,
@@ -216,10 +220,13 @@ class WebhookSink:
                         "records": int(windows.records[window]),
                         "change": _change(windows, window, status.direction),
                     }
-                    reason = "fired" if status.firing else "recovered"
+                    reason, one = "fired" if status.firing else "recovered", windows.without_performance()[window]
+                    fields["summary"] = summary(report.model, one, status)
+                    fields["description"] = description(one, status, report.at, self._since.get(key))
                     self.queue.put(key, _body(key, reason, report.at, status.since, fields))
         self._end(before - known, report.at)
         self.firing = (self.firing - before) | firing
+        self._since = {key: since for key, since in self._since.items() if key in self.firing}
 
     def forget(self, model: str) -> None:
         """Resolve the alerts of a model that is no longer configured."""
@@ -234,7 +241,12 @@ class WebhookSink:
     def _end(self, keys: set[Key], at: float) -> None:
         """Resolve alerts that are no longer evaluated, or the receiver would wait for their end for ever."""
         for key in sorted(keys):
-            self.queue.put(key, _body(key, "gone", at, at, {}))
+            model, segment, alert = key
+            words = {
+                "summary": f"{model}, {segment}: {alert} is gone",
+                "description": f"{alert} of {segment} is gone: {NOT_MONITORED}.",
+            }
+            self.queue.put(key, _body(key, "gone", at, at, words))
 
 
 def _body(key: Key, reason: str, at: float, since: float, fields: Mapping[str, object]) -> bytes:
@@ -251,9 +263,25 @@ def _body(key: Key, reason: str, at: float, since: float, fields: Mapping[str, o
         **dict.fromkeys(("kind", "severity", "estimator", "metric", "class", "baseline")),
         "at": _timestamp(at),
         "since": _timestamp(since),
-        **dict.fromkeys(("value", "threshold", "field", "records", "change")),
+        **dict.fromkeys(("value", "threshold", "field", "records", "change", "summary", "description")),
+        "test": False,
     }
     return json.dumps({**body, **fields}, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def trial_bodies(model: str, at: float) -> list[bytes]:
+    """Return two messages that test the receiver: an alert that fires, and the same one resolved."""
+    about = "A test of the webhook of cpcmon, sent by cpcmon notify --test. No alert has changed."
+    return [
+        _body(
+            (model, "all", "webhook_test"),
+            reason,
+            at,
+            at,
+            {"severity": "info", "summary": f"{model}: test, {reason}", "description": about, "test": True},
+        )
+        for reason in ("fired", "recovered")
+    ]
 
 
 def _field(windows: WindowReports, window: int) -> Sequence[tuple[float, float]]:

@@ -66,4 +66,5 @@ def ended(words: list[str]) -> list[str] | None:
         return [*words, "--config.check"]
     if words[0] in {"audit-list", "audit-check", "forget"} or (words[0] == "baseline" and "--config.file" not in words):
         return None  # needs a daemon, or an audit
-    return None if words[0] == "demo" else words
+    # Notify needs a receiver.
+    return None if words[0] in {"demo", "notify"} else words

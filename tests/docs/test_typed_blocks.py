@@ -36,6 +36,7 @@ RUN_BY = {
     "docs/labels.md": {"cpcmon": "tests/daemon/test_ids.py"},
     "docs/kafka.md": {"$ kafka-acls": "not run: a program of the broker"},
     "docs/kubernetes.md": {"podman": "tests/kubernetes/test_image.py", "": _CLUSTER},
+    "docs/notify.md": {"cpcmon notify": "tests/sinks/test_notify_page.py"},
     "docs/plan.md": {"cpcmon plan": HERE},
     "docs/prometheus.md": {"cp deploy": HERE, "cpcmon rules": HERE},
     "docs/troubleshooting.md": {"$ cpcmon check-config": HERE},

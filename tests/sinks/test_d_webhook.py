@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 
 from monitor.config.config import HttpTarget
-from monitor.core.alerts import AlertPhase, AlertType
+from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
+from monitor.core.baselines.comparison import Baseline, BaselineKind
 from monitor.core.change import ChangeStatus, Direction
+from monitor.core.estimate import Estimate, Interval
+from monitor.core.performance import Metric
 from monitor.sinks.http_sender import HttpSender
+from monitor.sinks.message_words import description, summary
 from monitor.sinks.notifications import MessageCounters, MessageQueue, WebhookSink
-from tests.sinks.receiver import Receiver, alert, report, segment, status
+from tests.sinks.receiver import AT, Receiver, alert, report, segment, status
 from tests.waiting import wait_until
 
 Open = Callable[..., WebhookSink]
@@ -68,8 +72,68 @@ def test_a_message_has_every_documented_key(to: Open) -> None:
         "field": {"80": [0.6, 0.8], "90": [0.5, 0.85]},
         "records": 5000,
         "change": None,
+        "summary": "density, A: estimated accuracy 70.0%",
+        "description": "accuracy_low (critical) fires since 2026-11-16 12:59 UTC. Estimated accuracy 70.0%, of 5,000 records."
+        " Threshold 80.0%, compared with 71.0%.",
+        "test": False,
     }
     assert (got.method, got.headers["content-type"]) == ("POST", "application/json")
+
+
+def _told(status: AlertStatus, **changes: Any) -> tuple[str, str]:
+    """Return summary and description of an alert of a window with an estimate and a baseline."""
+    window = replace(
+        segment(status, of=(("hospital", "Northlake"), ("scanner", "N2"))),
+        results={"adaptive": Estimate(0.665, 2000, Interval(0.631, 0.699))},
+        baseline=Baseline(BaselineKind.OWN, 0.893, 2000, 2000, None, None, verified=False),
+        **changes,
+    )
+    return summary("density", window, status), description(window, status, AT, AT - 3600.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "estimated accuracy 66.5%, was 89.3%"),
+        ({"kind": AlertType.CHANGE, "direction": Direction.DOWN}, "estimated accuracy 66.5%, was 89.3%"),
+        ({"estimator": "audited"}, "audited accuracy 71.0%, threshold 80.0%"),
+        (
+            {"metric": Metric.SENSITIVITY, "of_class": "cancer", "estimator": None},
+            "estimated sensitivity of cancer 71.0%, threshold 80.0%",
+        ),
+        ({"kind": AlertType.SILENT, "value": None}, "no new records"),
+        (
+            {"kind": AlertType.OUTPUT_DRIFT, "value": 0.31, "threshold": 0.14},
+            "the model answers differently than it did: 0.31 from its baseline, limit 0.14",
+        ),
+        (
+            {"kind": AlertType.DISAGREEMENT, "value": 0.081, "threshold": 0.03},
+            "the estimators disagree: 8.1 points, limit 3.0",
+        ),
+        ({"phase": AlertPhase.OK}, "resolved, estimated accuracy 66.5% now"),
+        ({"phase": AlertPhase.OK, "kind": AlertType.SILENT, "value": None}, "resolved, records arrive again"),
+    ],
+)
+def test_the_summary_has_model_segment_and_number(changes: dict[str, Any], said: str) -> None:
+    assert _told(replace(FIRING, **changes))[0] == f"density, Northlake N2: {said}"
+
+
+def test_the_description_of_a_resolved_alert_has_the_numbers_of_now() -> None:
+    text = _told(replace(FIRING, phase=AlertPhase.OK, value=0.86))[1]
+    assert text == (
+        "accuracy_low (critical) fired from 2026-11-16 12:00 UTC to 2026-11-16 13:00 UTC. Estimated accuracy 66.5%,"
+        " interval 63.1% to 69.9%, of 5,000 records. Threshold 80.0%, compared with 86.0%. Baseline 89.3% of 2,000 records"
+        " (own, unverified)."
+    )
+
+
+def test_the_description_of_a_change_has_the_evidence_and_where_it_began() -> None:
+    fires = replace(FIRING, kind=AlertType.CHANGE, value=9.1, threshold=7.4, estimator=None, direction=Direction.DOWN)
+    change = ChangeStatus(Direction.DOWN, 9.1, 7.4, 0.02, AT - 1500.0, 340, 60)
+    text = _told(fires, changes=(change,))[1]
+    assert text.endswith(
+        "Evidence of a drop 10^9.1, budget 10^7.4. It began about 2026-11-16 12:35 UTC, 340 records ago."
+    )
 
 
 def test_a_change_says_where_it_began(to: Open) -> None:
