@@ -50,7 +50,7 @@ CHART = _DEPLOY / "helm" / "cpcmon" / "files" / "rules.yaml"
 _HEAD = """\
 # cpcmon's rules for any configuration. Alerts have the severity that the configuration of the daemon gives them.
 # Load either this file or the output of `cpcmon rules` for your configuration, never both: docs/prometheus.md compares
-# them. Set runbook_url to the address of your runbooks.
+# them. Links are those of `links` in the configuration of the daemon; where they are not set, they are empty.
 # Built by `python -m deploy.prometheus.build_rules`. Do not edit.
 """
 _COPY_HEAD = "# Built by `python -m deploy.prometheus.build_rules`. Do not edit.\n"
@@ -81,7 +81,7 @@ def build() -> dict[Path, str]:
         "cpcmon replicas": recording_rules(DEFAULT_JOB),
         "cpcmon models": [*_configured(), *_merged_low(), _stale(), _failing(), _degraded()],
     }
-    rules = "groups:\n" + "".join(group_text(name, group, "docs/runbooks/") for name, group in groups.items())
+    rules = "groups:\n" + "".join(group_text(name, group, None) for name, group in groups.items())
     copy = yaml.safe_dump(yaml.safe_load(rules), sort_keys=False, allow_unicode=True, width=1 << 20)
     indented = "".join(f"  {line}" if line.strip() else line for line in copy.splitlines(keepends=True))
     return {RULES: _HEAD + rules, MANIFEST: _COPY_HEAD + _MANIFEST_HEAD + indented, CHART: _COPY_HEAD + copy}

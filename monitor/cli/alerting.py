@@ -59,7 +59,7 @@ def _notify(options: argparse.Namespace) -> int:
     print(
         f"to {url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}, timeout {config.webhook.timeout_seconds:g} s"
     )
-    for body in trial_bodies(config.models[0].name, time.time()):
+    for body in trial_bodies(config.models[0].name, config.links, time.time()):
         print(body.decode("ascii"))
         answer = sender.send(body)
         print(f"{'delivered' if answer.outcome is Outcome.SENT else 'not delivered'}: {answer.reason}")
@@ -77,12 +77,8 @@ def _write_rules(options: argparse.Namespace) -> int:
     if options.output is not None:
         check_output("--output", options.output, options.config)
     config = read_config(options.config, shortest_gap_seconds)
-    if not config.runbooks.startswith(("https://", "http://")):
-        print(
-            f"{options.config}: runbooks: expected a URL such as https://wiki.example/cpcmon/,"
-            f" found {config.runbooks!r}: runbook links in notifications will not open",
-            file=sys.stderr,
-        )
+    if config.links.runbooks is None:
+        print(f"{options.config}: links.runbooks: not set: notifications have no runbook links", file=sys.stderr)
     text = rule_file(config, options.job)
     if options.output is None:
         sys.stdout.write(text)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import quote
 
 import msgspec
 
@@ -327,6 +328,37 @@ class Heartbeat:
     every_seconds: float = 60.0
 
 
+OF_PAGE = "/model?name={model}&segment={segment}"
+OF_DASHBOARD = "?var-model={model}&var-segment={segment}"
+"""What follows the configured address for a window; model and segment are percent-encoded, or templates that do it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Addresses that notifications link to, without a slash at the end; None where not set."""
+
+    runbooks: str | None = None
+    dashboard: str | None = None
+    page: str | None = None
+    """The address of the daemon's own pages."""
+
+    def runbook_url(self, name: str) -> str | None:
+        """Return the link to a runbook, by its file name."""
+        return None if self.runbooks is None else f"{self.runbooks}/{name}"
+
+    def dashboard_url(self, model: str, segment: str) -> str | None:
+        """Return the link to the dashboard of a window, by the name of its segment."""
+        return None if self.dashboard is None else self.dashboard + _of_window(OF_DASHBOARD, model, segment)
+
+    def page_url(self, model: str, segment: str) -> str | None:
+        """Return the link to the daemon's page of a window, by the name of its segment."""
+        return None if self.page is None else self.page + _of_window(OF_PAGE, model, segment)
+
+
+def _of_window(form: str, model: str, segment: str) -> str:
+    return form.format(model=quote(model, safe=""), segment=quote(segment, safe=""))
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration."""
@@ -340,8 +372,7 @@ class Config:
     heartbeat: Heartbeat | None = None
     web_hosts: tuple[str, ...] = ()
     """Additional allowed host names of requests; `*` for any."""
-    runbooks: str = "docs/runbooks/"
-    """The base URL of the runbooks that alerts link to, ending in a slash."""
+    links: Links = field(default_factory=Links)
     digest: str = ""
     """SHA-256 of the file."""
     file: Path = Path("config.yaml")

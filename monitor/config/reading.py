@@ -16,6 +16,7 @@ from monitor.config.config import (
     IngestOptions,
     LabelOptions,
     Limits,
+    Links,
     ModelConfig,
     SourceConfig,
     Storage,
@@ -81,8 +82,7 @@ def read_document(document: SettingsDocument, shortest_gap: ShortestGap | None =
     webhook = _http_target(notify.section("webhook", optional=True), folder)
     heartbeat = _heartbeat(notify.section("heartbeat", optional=True), folder)
     web_hosts = root.section("web").get("hosts", ListOf(_HOST, "a list of host names"), ())
-    runbooks = root.get("runbooks", Text("a URL or a path"), "docs/runbooks/")
-    _check_runbooks(root, runbooks)
+    links = _links(root.section("links"))
     _check_names(sources)
     _check_names(models)
     _check_fed(sources, models)
@@ -100,7 +100,7 @@ def read_document(document: SettingsDocument, shortest_gap: ShortestGap | None =
         webhook=webhook,
         heartbeat=heartbeat,
         web_hosts=web_hosts,
-        runbooks=runbooks if runbooks.endswith("/") else f"{runbooks}/",
+        links=links,
         digest=document.digest,
         file=document.file,
         lines=MappingProxyType(document.findings.lines),
@@ -252,9 +252,22 @@ def _check_url(section: Section, key: str, url: str, *, allow_http: bool) -> Non
         section.report(key, "a URL that starts with https://, or allow_http: true", "one with http://")
 
 
-def _check_runbooks(section: Section, url: str) -> None:
+_LINK = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?")
+
+
+def _links(section: Section) -> Links:
+    return Links(*(_link(section, key) for key in ("runbooks", "dashboard", "page")))
+
+
+def _link(section: Section, key: str) -> str | None:
+    url = section.get(key, Text("a URL such as https://host/path"), None)
+    if url is None:
+        return None
     if "@" in url.partition("://")[2].partition("/")[0]:
-        section.report("runbooks", "a URL without user and password, since alerts show it", "one with them")
+        section.report(key, "a URL without user and password, since alerts show it", "one with them")
+    elif not _LINK.fullmatch(url):
+        section.report(key, "a URL such as https://host/path, without ? and #", repr(url))
+    return url.rstrip("/")
 
 
 # Checks across sections

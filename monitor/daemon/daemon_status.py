@@ -101,7 +101,7 @@ class DaemonStatus:
             alert_rows=lambda: {name: one.rows for name, one in self.alert_histories.items()},
             sources=self.sources,
             rejects=self.rejects,
-            runbooks=lambda: self.config.runbooks,
+            links=lambda: self.config.links,
         )
 
     def sources(self) -> list[SourceView]:

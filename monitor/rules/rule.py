@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from monitor.config.config import OF_DASHBOARD, OF_PAGE, Links
 from monitor.core.alerts import Severity
 
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -50,16 +51,16 @@ class PrometheusRule:
     templates: Mapping[str, str] = field(default_factory=lambda: _NONE)
     """Labels that are templates."""
 
-    def text(self, runbooks: str) -> str:
-        """Return the rule as YAML."""
+    def text(self, links: Links | None) -> str:
+        """Return the rule as YAML, with the links of a configuration; None for those that the daemon exports."""
         severity = "{{ $labels.severity }}" if self.severity is None else str(self.severity)
         labels = {
             "severity": severity,
             **{name: literal(value) for name, value in self.labels.items()},
             **self.templates,
         }
-        runbook = literal(runbooks + self.runbook)
-        annotations = {"summary": self.summary, "description": self.description, "runbook_url": runbook}
+        urls = _exported_urls(self.runbook) if links is None else _urls(links, self.runbook)
+        annotations = {"summary": self.summary, "description": self.description, **urls}
         lines = [f"- alert: {self.alert}", f"  expr: {_string(self.expr)}"]
         if self.for_seconds:
             lines.append(f"  for: {duration(self.for_seconds)}")
@@ -76,9 +77,9 @@ class RecordingRule:
     expr: str
     labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
-    def text(self, runbooks: str = "") -> str:
+    def text(self, links: Links | None = None) -> str:
         """Return the rule as YAML."""
-        del runbooks
+        del links
         lines = [f"- record: {self.record}", f"  expr: {_string(self.expr)}"]
         if self.labels:
             lines += ["  labels:", *(f"    {name}: {_string(value)}" for name, value in self.labels.items())]
@@ -95,9 +96,39 @@ def bridged(series: str) -> str:
     return f"last_over_time({series}[{BRIDGE}])"
 
 
-def group_text(name: str, rules: Sequence[PrometheusRule | RecordingRule], runbooks: str) -> str:
+def group_text(name: str, rules: Sequence[PrometheusRule | RecordingRule], links: Links | None) -> str:
     """Return a rule group as YAML."""
-    return f"  - name: {_string(name)}\n    rules:\n" + "".join(rule.text(runbooks) for rule in rules)
+    return f"  - name: {_string(name)}\n    rules:\n" + "".join(rule.text(links) for rule in rules)
+
+
+def _for_window(form: str, otherwise: str = "") -> str:
+    """Return the end of a link to the window that an alert is about; of other alerts, to no window."""
+    window = form.format(model="{{ $labels.model | urlquery }}", segment="{{ or $labels.segment `all` | urlquery }}")
+    return f"{{{{ if $labels.model }}}}{window}{{{{ else }}}}{otherwise}{{{{ end }}}}"
+
+
+def _ends(runbook: str) -> dict[str, str]:
+    """Return what follows each configured address."""
+    return {"runbooks": f"/{runbook}", "dashboard": _for_window(OF_DASHBOARD), "page": _for_window(OF_PAGE, "/")}
+
+
+_ANNOTATIONS = {"runbooks": "runbook_url", "dashboard": "dashboard_url", "page": "page_url"}
+
+
+def _urls(links: Links, runbook: str) -> dict[str, str]:
+    found = ((name, getattr(links, name), end) for name, end in _ends(runbook).items())
+    return {_ANNOTATIONS[name]: literal(address) + end for name, address, end in found if address is not None}
+
+
+def _exported_urls(runbook: str) -> dict[str, str]:
+    """Return templates that read the addresses from the daemon that an alert is about, or from any; also after it stopped."""
+    return {
+        _ANNOTATIONS[name]: (
+            f'{{{{ with query (printf `last_over_time(cpcmon_links_info{{instance=~%q,{name}!=""}}[1h])`'
+            f" (or $labels.instance `.*`)) }}}}{{{{ . | first | label `{name}` }}}}{end}{{{{ end }}}}"
+        )
+        for name, end in _ends(runbook).items()
+    }
 
 
 def duration(seconds: float) -> str:

@@ -64,7 +64,7 @@ def rule_file(config: Config, job: str = DEFAULT_JOB) -> str:
         groups["cpcmon replicas"] = recording_rules(job)
     for one in config.models:
         groups[f"cpcmon model {label_value(one.name)}"] = _model_rules(one, only, shared=one.name in shared)
-    texts = [group_text(name, rules, config.runbooks) for name, rules in groups.items()]
+    texts = [group_text(name, rules, config.links) for name, rules in groups.items()]
     return _HEAD.format(bridge=BRIDGE) + (_HEAD_REPLICAS if shared else "") + "groups:\n" + "".join(texts)
 
 

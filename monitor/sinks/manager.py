@@ -49,6 +49,8 @@ class SinkManager:
             webhook, heartbeat = self._settings
             if config.webhook != webhook:
                 self._replace_webhook(config.webhook, notified)
+            if self.webhook is not None:
+                self.webhook.links = config.links
             if config.heartbeat != heartbeat:
                 self._replace_heartbeat(config.heartbeat)
             self._settings, self._started = (config.webhook, config.heartbeat), True

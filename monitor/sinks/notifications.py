@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from monitor.config.config import Links
+from monitor.core.alerts import AlertStatus, runbook
 from monitor.core.backoff import Backoff
 from monitor.core.change import Direction
 from monitor.core.estimate import HEADLINE
@@ -190,6 +192,7 @@ class WebhookSink:
         """The alerts that fire, by the messages sent or queued."""
         self._since: dict[Key, float] = {}
         """When they began to fire, as far as known: not before the first report."""
+        self.links = Links()
 
     def publish(self, report: Report) -> None:
         """Queue a message for each alert that started to fire or resolved since the previous report."""
@@ -207,6 +210,7 @@ class WebhookSink:
                     firing.add(key)
                     self._since[key] = status.since
                 if status.firing != (key in before):
+                    one = windows.without_performance()[window]
                     fields = {
                         "kind": status.kind.value,
                         "severity": status.severity.value,
@@ -219,10 +223,11 @@ class WebhookSink:
                         "field": by_level(_field(windows, window)) if status.estimator == HEADLINE else None,
                         "records": int(windows.records[window]),
                         "change": _change(windows, window, status.direction),
+                        "summary": summary(report.model, one, status),
+                        "description": description(one, status, report.at, self._since.get(key)),
+                        "links": _links(self.links, key, status),
                     }
-                    reason, one = "fired" if status.firing else "recovered", windows.without_performance()[window]
-                    fields["summary"] = summary(report.model, one, status)
-                    fields["description"] = description(one, status, report.at, self._since.get(key))
+                    reason = "fired" if status.firing else "recovered"
                     self.queue.put(key, _body(key, reason, report.at, status.since, fields))
         self._end(before - known, report.at)
         self.firing = (self.firing - before) | firing
@@ -245,6 +250,7 @@ class WebhookSink:
             words = {
                 "summary": f"{model}, {segment}: {alert} is gone",
                 "description": f"{alert} of {segment} is gone: {NOT_MONITORED}.",
+                "links": _links(self.links, key),
             }
             self.queue.put(key, _body(key, "gone", at, at, words))
 
@@ -264,22 +270,28 @@ def _body(key: Key, reason: str, at: float, since: float, fields: Mapping[str, o
         "at": _timestamp(at),
         "since": _timestamp(since),
         **dict.fromkeys(("value", "threshold", "field", "records", "change", "summary", "description")),
+        "links": {},
         "test": False,
     }
     return json.dumps({**body, **fields}, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def trial_bodies(model: str, at: float) -> list[bytes]:
+def _links(links: Links, key: Key, status: AlertStatus | None = None) -> dict[str, str]:
+    """Return the links that are set."""
+    model, segment, _ = key
+    found = {"dashboard": links.dashboard_url(model, segment), "page": links.page_url(model, segment)}
+    if status is not None:
+        found["runbook"] = links.runbook_url(runbook(status.kind, upward=status.upward))
+    return {name: url for name, url in found.items() if url is not None}
+
+
+def trial_bodies(model: str, links: Links, at: float) -> list[bytes]:
     """Return two messages that test the receiver: an alert that fires, and the same one resolved."""
     about = "A test of the webhook of cpcmon, sent by cpcmon notify --test. No alert has changed."
+    key = (model, "all", "webhook_test")
+    fields = {"severity": "info", "description": about, "links": _links(links, key), "test": True}
     return [
-        _body(
-            (model, "all", "webhook_test"),
-            reason,
-            at,
-            at,
-            {"severity": "info", "summary": f"{model}: test, {reason}", "description": about, "test": True},
-        )
+        _body(key, reason, at, at, {**fields, "summary": f"{model}: test, {reason}"})
         for reason in ("fired", "recovered")
     ]
 

@@ -197,6 +197,9 @@ def _daemon(facts: DaemonFacts) -> Iterator[Metric]:
 
 def _configured(config: Config) -> Iterator[Metric]:
     """Yield the settings of models and alerts that rules need."""
+    addresses = _gauge("cpcmon_links_info", "Addresses that notifications link to.", "runbooks", "dashboard", "page")
+    addresses.add_metric([config.links.runbooks or "", config.links.dashboard or "", config.links.page or ""], 1)
+    yield addresses
     gap = _gauge("cpcmon_evaluation_gap_seconds", "Longest time between two evaluations of the schedule.", "model")
     shared = _gauge("cpcmon_model_shared", "1 when several processes may share the records, else 0.", "model")
     info = _gauge("cpcmon_alert_info", "Kind of an alert, and the value it compares.", "model", "alert", "kind", "on")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from monitor.config.config import Links
 from monitor.core.history import Series, Span
 from monitor.core.report import Report
 from monitor.evaluation.alert_history import Transition
@@ -70,5 +71,4 @@ class Site:
     rejects: Callable[[], Rejects] = Rejects
     settings: Callable[[], Sequence[Setting]] = lambda: ()
     reference: Callable[[str], Reference | None] = lambda _model: None
-    runbooks: Callable[[], str] = lambda: "docs/runbooks/"
-    """The address or path of the runbooks, ending in a slash."""
+    links: Callable[[], Links] = Links

@@ -44,7 +44,7 @@ models:
     evaluate: {every: 1s}
     minimum_records: 30
   - name: quiet
-runbooks: 'https://example.org/"><img src=x onerror=window.hacked=1>/'
+links: {runbooks: "https://example.org/'onerror=window.hacked=1"}
 """
 
 

@@ -27,7 +27,7 @@ def _error_of(file: Path) -> str:
     ("content", "expected"),
     [
         pytest.param(BASE + _BOMB, r":7: a0: expected no anchor", id="alias bomb"),
-        pytest.param(BASE + "runbooks: *anything\n", r":7: runbooks: expected no alias", id="alias"),
+        pytest.param(BASE + "links: *anything\n", r":7: links: expected no alias", id="alias"),
         pytest.param("storage: !!python/name:os.system {path: state}\n", r":1: storage: expected no tag", id="tag"),
         pytest.param(BASE + "storage: {path: b}\n", r":7: expected each key once", id="duplicate key"),
         pytest.param(BASE + "colour: red\n", r":7: expected one of", id="unknown key"),
@@ -70,7 +70,7 @@ def test_d9_a_file_of_nothing_but_errors_is_cheap(tmp_path: Path, content: str) 
 def test_d9_a_file_in_another_encoding_is_rejected(tmp_path: Path, encoding: str) -> None:
     """It names the line."""
     file = tmp_path / "config.yaml"
-    file.write_bytes((BASE + "runbooks: Århus\n").encode(encoding))
+    file.write_bytes((BASE + "links: {page: Århus}\n").encode(encoding))
     assert re.search(r"config.yaml:[17]: expected UTF-8, found the byte 0x", _error_of(file))
 
 

@@ -150,12 +150,12 @@ def test_a_default_has_no_line(write: Write) -> None:
 
 def test_defaults_follow_what_the_group_says(write: Write) -> None:
     """Within a group the order is the file's, and what it does not say comes after."""
-    more = "    minimum_records: 50\nrunbooks: there/\nlimits: {segments: 3000}\n"
+    more = "    minimum_records: 50\nlinks: {page: 'https://a.example'}\nlimits: {segments: 3000}\n"
     paths = [one.path for one in read_config(write(more)).settings]
     model = [path for path in paths if path.startswith("models[0].") and path.count(".") == 1]
     assert model[:3] == ["models[0].name", "models[0].reference", "models[0].minimum_records"]
     tops = list(dict.fromkeys(re.match(r"\w+", path).group() for path in paths))  # type: ignore[union-attr]
-    assert tops == ["storage", "sources", "models", "runbooks", "limits", "ingest", "web"]
+    assert tops == ["storage", "sources", "models", "links", "limits", "ingest", "web"]
 
 
 @pytest.mark.parametrize("group", ["tls", "sasl", "dead_letters", "webhook", "heartbeat"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from apscheduler.triggers.cron import CronTrigger
 
-from monitor.config.config import Config, Cron, Every, ModelConfig, Storage
+from monitor.config.config import Config, Cron, Every, Links, ModelConfig, Storage
 from monitor.core.alerts import AlertRule, AlertType, Severity
 from monitor.evaluation.crontab import longest_gap_seconds, shortest_gap_seconds
 from monitor.rules.rule_file import alert_name, rule_file
@@ -51,7 +51,7 @@ def rules(promtool: Path, tmp_path: Path) -> Rules:
 def test_promtool_lint_finds_nothing(rules: Rules) -> None:
     """Also with two models that have alerts of the same name, and with special characters in names."""
     special = ModelConfig('mod"el\\ {{ x }}\n', None, alerts=reports.config().models[0].alerts)
-    config = replace(rules.config, models=(*rules.config.models, special), runbooks='special": \\ {{ y }}')
+    config = replace(rules.config, models=(*rules.config.models, special), links=Links('special": \\ {{ y }}'))
     assert replace(rules, config=config).check() == ""
 
 

@@ -70,13 +70,13 @@ def test_an_unwritable_folder_is_reported(cpcmon: Callable[..., Ran], config: Pa
     assert "nowhere" in ran.err
 
 
-def test_invalid_runbook_links_cause_a_warning(cpcmon: Callable[..., Ran], config: Path) -> None:
+def test_missing_runbook_links_cause_a_warning(cpcmon: Callable[..., Ran], config: Path) -> None:
     """The rules are written all the same."""
     ran = cpcmon("rules", "--config.file", config)
     assert ran.code == 0
-    assert "runbooks: expected a URL" in ran.err
-    assert "found 'docs/runbooks/'" in ran.err
-    config.write_text(f"runbooks: https://wiki.example/cpcmon/\n{CONFIG}")
+    assert "links.runbooks: not set" in ran.err
+    assert "runbook_url" not in ran.out
+    config.write_text(f"links: {{runbooks: https://wiki.example/cpcmon}}\n{CONFIG}")
     linked = cpcmon("rules", "--config.file", config)
     assert (linked.code, linked.err) == (0, "")
     assert 'runbook_url: "https://wiki.example/cpcmon/accuracy.md"' in linked.out

@@ -135,6 +135,7 @@ def test_a_description_has_the_estimate_that_the_alert_compares(rules: Rules) ->
         _accuracy(estimator="adaptive"): "0.91x60",
         _accuracy("lower_"): "0.71x60",
         _accuracy("upper_"): "0.77x60",
+        'cpcmon_links_info{job="cpcmon",instance="a",runbooks="https://wiki.example",dashboard="",page="https://a.example"}': "1x60",
     }
     output = rules.described(series, 10, "CpcmonAccuracyLow")
     assert (
@@ -142,7 +143,9 @@ def test_a_description_has_the_estimate_that_the_alert_compares(rules: Rules) ->
         in output
     )
     assert 'summary="The estimated accuracy of a model is too low."' in output
-    assert 'runbook_url="docs/runbooks/accuracy.md"' in output
+    assert 'runbook_url="https://wiki.example/accuracy.md"' in output
+    assert 'page_url="https://a.example/model?name=density&segment=all"' in output
+    assert 'dashboard_url=""' in output
 
 
 @pytest.mark.parametrize(("estimator", "shown"), [("adaptive", True), ("doc_ts", False)])

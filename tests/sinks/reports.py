@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from monitor.config.config import AuditOptions, Config, Cron, LabelOptions, ModelConfig, SourceConfig, Storage
+from monitor.config.config import AuditOptions, Config, Cron, LabelOptions, Links, ModelConfig, SourceConfig, Storage
 from monitor.core.alerts import AlertPhase, AlertRule, AlertStatus, AlertType, On, Severity
 from monitor.core.baselines.comparison import Comparisons
 from monitor.core.change import ChangeColumns, Direction
@@ -349,5 +349,5 @@ def config() -> Config:
             ),
             ModelConfig("triage", None, evaluate=Cron("0 3 * * *"), alerts=triage_alerts),
         ),
-        runbooks="https://runbooks.example/cpcmon/",
+        links=Links(runbooks="https://runbooks.example/cpcmon", page="https://cpcmon.example"),
     )

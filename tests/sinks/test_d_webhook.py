@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from monitor.config.config import HttpTarget
+from monitor.config.config import HttpTarget, Links
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.baselines.comparison import Baseline, BaselineKind
 from monitor.core.change import ChangeStatus, Direction
@@ -46,6 +46,7 @@ def to() -> Iterator[Open]:
 def test_a_message_has_every_documented_key(to: Open) -> None:
     with Receiver() as receiver:
         sink = to(receiver.url())
+        sink.links = Links("https://wiki.example", page="https://cpcmon.example")
         sink.publish(report(segment(OK), segment(FIRING, of=SITE)))
         got = receiver.get()
         wait_until(lambda: sink.queue.counters().sent == 1)
@@ -75,6 +76,10 @@ def test_a_message_has_every_documented_key(to: Open) -> None:
         "summary": "density, A: estimated accuracy 70.0%",
         "description": "accuracy_low (critical) fires since 2026-11-16 12:59 UTC. Estimated accuracy 70.0%, of 5,000 records."
         " Threshold 80.0%, compared with 71.0%.",
+        "links": {
+            "page": "https://cpcmon.example/model?name=density&segment=site%3DA",
+            "runbook": "https://wiki.example/accuracy.md",
+        },
         "test": False,
     }
     assert (got.method, got.headers["content-type"]) == ("POST", "application/json")

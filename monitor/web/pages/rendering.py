@@ -149,7 +149,7 @@ def render(
         firing=firing,
         firing_listed=firing[:_MOST_FIRING],
         version=site.version,
-        runbooks=site.runbooks(),
+        links=site.links(),
         now=site.now(),
     )
     # A name may hold half a surrogate pair, since JSON can.
