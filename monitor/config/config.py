@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import quote
@@ -309,6 +310,14 @@ class Limits:
     """The limit on segments of all models together."""
 
 
+class SegmentSeries(StrEnum):
+    """Which estimators the metrics page shows for segments. For the whole model it shows all."""
+
+    HEADLINE = "headline"
+    """The main estimate, and those that alerts compare."""
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
     """A URL to send to: the webhook for alerts, for sites without Alertmanager, or that of the heartbeat."""
@@ -368,6 +377,7 @@ class Config:
     models: tuple[ModelConfig, ...]
     ingest: IngestOptions = field(default_factory=IngestOptions)
     limits: Limits = field(default_factory=Limits)
+    segment_series: SegmentSeries = SegmentSeries.HEADLINE
     webhook: HttpTarget | None = None
     heartbeat: Heartbeat | None = None
     web_hosts: tuple[str, ...] = ()

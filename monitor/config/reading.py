@@ -18,6 +18,7 @@ from monitor.config.config import (
     Limits,
     Links,
     ModelConfig,
+    SegmentSeries,
     SourceConfig,
     Storage,
 )
@@ -78,6 +79,7 @@ def read_document(document: SettingsDocument, shortest_gap: ShortestGap | None =
     ingest = _ingest(root.section("ingest"))
     limits_section = root.section("limits")
     limits = _limits(limits_section)
+    segment_series = root.section("metrics").get("segments", Choice(SegmentSeries), SegmentSeries.HEADLINE)
     notify = root.section("notify")
     webhook = _http_target(notify.section("webhook", optional=True), folder)
     heartbeat = _heartbeat(notify.section("heartbeat", optional=True), folder)
@@ -97,6 +99,7 @@ def read_document(document: SettingsDocument, shortest_gap: ShortestGap | None =
         models=tuple(_taking_labels(model, sources) for _, model in models if model is not None),
         ingest=ingest,
         limits=limits,
+        segment_series=segment_series,
         webhook=webhook,
         heartbeat=heartbeat,
         web_hosts=web_hosts,

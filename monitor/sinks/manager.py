@@ -46,6 +46,10 @@ class SinkManager:
                 for sink in self._sinks():
                     sink.forget(gone)
             self._reports = {name: report for name, report in self._reports.items() if name in wanted}
+            if config.segment_series is not self._prometheus.segment_series:
+                self._prometheus.segment_series = config.segment_series
+                for report in self._reports.values():
+                    self._prometheus.publish(report)
             webhook, heartbeat = self._settings
             if config.webhook != webhook:
                 self._replace_webhook(config.webhook, notified)

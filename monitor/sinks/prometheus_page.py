@@ -15,10 +15,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.config.config import SegmentSeries
 from monitor.core.alerts import PHASES, AlertPhase, AlertType, Flags
 from monitor.core.baselines.comparison import KINDS, VERDICTS
 from monitor.core.baselines.output_drift import MEASURES
-from monitor.core.estimate import STATES
+from monitor.core.estimate import HEADLINE, STATES
+from monitor.core.estimators.ensemble import MEMBERS
 from monitor.core.input_health import InputProblem
 from monitor.core.intervals import FIELD_LEVELS
 from monitor.core.labels.audit import share_columns
@@ -105,6 +107,7 @@ CLASS_LOWER = MetricFamily("cpcmon_estimated_class_lower_ratio", _OF_CLASS, "Low
 CLASS_UPPER = MetricFamily("cpcmon_estimated_class_upper_ratio", _OF_CLASS, "Upper bound of the estimated share of the class. Covers sampling error only.")
 REFERENCE_PERFORMANCE = MetricFamily("cpcmon_reference_performance_ratio", ("class", "metric", "model"), "Metric on the reference.")
 REFERENCE_CLASS = MetricFamily("cpcmon_reference_class_ratio", ("class", "model"), "Share of the reference that truly is of the class.")
+CLASS_POSITION = MetricFamily("cpcmon_reference_class_position", ("class", "model"), "Place of the class in the order of the reference, from 0. Absent for models of more than 50 classes.")
 REFERENCE = MetricFamily("cpcmon_reference_info", ("classes", "created", "fingerprint", "model", "records", "version"), "The reference of the model.")
 REFERENCE_ACCURACY = MetricFamily("cpcmon_reference_accuracy_ratio", _OF_MODEL, "Accuracy on the reference.")
 REFERENCE_CONFIDENCE = MetricFamily("cpcmon_reference_confidence_ratio", _OF_MODEL, "Mean confidence on the reference, before temperature scaling.")
@@ -153,7 +156,7 @@ FAMILIES: tuple[MetricFamily, ...] = (
     FIRING, PENDING, HELD, SINCE, RECORDS, VALID, STATE, FRESH, MINIMUM, LAST_RECORD, LAST_VALID, LAST_EVALUATION,
     SET_SIZE, SET_EMPTY, PREDICTED, PERFORMANCE, PERFORMANCE_LOWER, PERFORMANCE_UPPER, PERFORMANCE_THRESHOLD,
     CLASS_SHARE, CLASS_LOWER, CLASS_UPPER, REFERENCE, REFERENCE_ACCURACY, TEMPERATURE, REFERENCE_CONFIDENCE,
-    REFERENCE_PREDICTED, REFERENCE_PERFORMANCE, REFERENCE_CLASS, SEGMENTS, SEGMENTS_LIMIT, DEGRADED, ONE_HOT, CONSTANT, REJECTED,
+    REFERENCE_PREDICTED, CLASS_POSITION, REFERENCE_PERFORMANCE, REFERENCE_CLASS, SEGMENTS, SEGMENTS_LIMIT, DEGRADED, ONE_HOT, CONSTANT, REJECTED,
     PROBLEM,
 )
 """In the order of the page."""
@@ -252,7 +255,9 @@ def _shift(size: int) -> int:
 class PrometheusSink:
     """Keeps the last report of each model as text. Safe for use by several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, segment_series: SegmentSeries = SegmentSeries.ALL) -> None:
+        self.segment_series = segment_series
+        """Used for the next reports."""
         self._lock = threading.Lock()
         self._texts: dict[str, Mapping[str, PageText]] = {}
         """By model, then by family."""
@@ -265,7 +270,7 @@ class PrometheusSink:
         """Replace the series of a model."""
         windows = report.windows
         labels = _window_labels(report.model, windows.segments, self._labels.get(report.model, {}))
-        texts = _Writer(report, windows, [labels[one] for one in windows.segments]).texts
+        texts = _Writer(report, windows, [labels[one] for one in windows.segments], self.segment_series).texts
         with self._lock:
             self._labels[report.model], self._texts[report.model] = labels, texts
             self._page = None
@@ -303,13 +308,19 @@ def _window_labels(model: str, segments: Sequence[Segment], before: Mapping[Segm
 class _Writer:
     """Writes the lines of one report."""
 
-    def __init__(self, report: Report, windows: WindowReports, labels: Sequence[bytes]) -> None:
+    def __init__(
+        self, report: Report, windows: WindowReports, labels: Sequence[bytes], segment_series: SegmentSeries
+    ) -> None:
         """`labels` are those of the windows."""
         self.texts: dict[str, PageText] = {}
         """By family."""
         self._model = f"model={quoted(label_value(report.model))}"
         self._labels = labels
         self._classes = _class_labels(report.reference)
+        self._headline = HEADLINE if report.reference is None else report.reference.headline
+        whole = np.array([segment_series is SegmentSeries.ALL or not one for one in windows.segments], dtype=np.bool_)
+        self._in_full = whole
+        """Windows with all estimators."""
         self._write_model(report, windows)
         self._write_windows(windows)
         self._write_comparisons(windows)
@@ -322,7 +333,7 @@ class _Writer:
             self._write_labels(report, windows.labels)
         if windows.track_records and report.reference is not None:
             headline = report.reference.headline
-            self._write_track_records([one.summary(headline) for one in windows.track_records], headline)
+            self._write_track_records([one.summary(headline) for one in windows.track_records], windows)
 
     def _add(self, family: MetricFamily, labels: str, value: float | None) -> None:
         """Write one series."""
@@ -391,6 +402,8 @@ class _Writer:
             shares = _shares(np.array([report.reference.predicted], dtype=np.int64))
             if len(shares) == len(self._classes):
                 self._add_columns(REFERENCE_PREDICTED, self._of_classes(), shares, [model.encode()])
+            places = np.arange(len(self._classes), dtype=np.float64)[:, None]
+            self._add_columns(CLASS_POSITION, self._of_classes(), places, [model.encode()])
 
     def _about(self, reference: ReferenceFacts) -> str:
         created, version = quoted(label_value(reference.created)), quoted(label_value(reference.version))
@@ -468,20 +481,20 @@ class _Writer:
     def _write_results(self, windows: WindowReports) -> None:
         found, where = windows.estimates, windows.has_results
         around = self._of_estimators(windows)
-        estimated = where & (found.why == 0)
+        estimated = where & (found.why == 0) & self._shown(found.names, windows)
         self._add_windows(ACCURACY, found.accuracy, around, estimated)
         self._add_windows(LOWER, found.lower, around, estimated)
         self._add_windows(UPPER, found.upper, around, estimated)
         levels = [(f'level="{level}",', "") for level in FIELD_LEVELS]
         self._add_windows(FIELD_LOWER, found.field[:, 0], levels, where)
         self._add_windows(FIELD_UPPER, found.field[:, 1], levels, where)
-        self._add_windows(SET_SIZE, found.set_size, around, where)
-        self._add_windows(SET_EMPTY, found.empty_share, around, where)
+        self._add_windows(SET_SIZE, found.set_size, around, where & self._in_full)
+        self._add_windows(SET_EMPTY, found.empty_share, around, where & self._in_full)
         self._add_windows(DISAGREEMENT, found.disagreement, where=where)
         self._add_windows(CHANCE_DISAGREEMENT, found.chance_disagreement, where=where)
         shares = _shares(windows.predicted)
         if len(shares) == len(self._classes):
-            self._add_windows(PREDICTED, shares, self._of_classes(), where)
+            self._add_windows(PREDICTED, shares, self._of_classes(), where & self._in_full)
 
     def _write_performance(self, report: Report, windows: WindowReports) -> None:
         """Write what the model exports beyond accuracy."""
@@ -546,7 +559,7 @@ class _Writer:
         around, only = [(f'{model}scope="{one}",', "") for one in SCOPES], len(model.encode())
         self._add_windows(family, values, around, labels=[one[only:] for one in self._labels])
 
-    def _write_track_records(self, summaries: Sequence[TrackSummary], headline: str) -> None:
+    def _write_track_records(self, summaries: Sequence[TrackSummary], windows: WindowReports) -> None:
         """Write how far off the estimates have been, of windows with judged blocks."""
         blocks = np.array([one.blocks for one in summaries])
         self._add_windows(TRACK_BLOCKS, blocks)
@@ -562,12 +575,13 @@ class _Writer:
                 errors[rows[name], place] = one.mean_absolute_error
                 coverage[rows[name], place] = np.nan if one.coverage is None else one.coverage
             if (block := summary.latest) is not None and block.truth is not None:
-                estimated = block.answers[headline][0] if headline in block.answers else np.nan
+                estimated = block.answers[self._headline][0] if self._headline in block.answers else np.nan
                 latest[:, place] = block.truth.value, estimated, block.ended_at
                 audited[place] = block.truth.audited
         around = [(f"estimator={quoted(label_value(name))},", "") for name in names]
-        self._add_windows(TRACK_ERROR, errors, around)
-        self._add_windows(TRACK_COVERAGE, coverage, around)
+        shown = self._shown(names, windows)[:, : len(summaries)]
+        self._add_windows(TRACK_ERROR, errors, around, shown)
+        self._add_windows(TRACK_COVERAGE, coverage, around, shown)
         kinds = [('kind="audited",', ""), ('kind="labelled_cases",', "")]
         self._add_windows(TRACK_REALISED, np.stack([latest[0]] * 2), kinds, np.stack([audited, ~audited]))
         self._add_windows(TRACK_ESTIMATED, latest[1])
@@ -579,11 +593,26 @@ class _Writer:
         found, part = windows.estimates, windows.part
         around = self._of_estimators(windows)
         self._add_windows(FRESH, windows.fresh, where=part)
-        where = (part | windows.has_results) & (found.why == 0)
+        shown = self._shown(found.names, windows)
+        # Rules merge the members into the consensus and its disagreement, on which the field interval depends.
+        members = np.array([name in MEMBERS for name in found.names], dtype=np.bool_)[:, None]
+        where = (part | windows.has_results) & (found.why == 0) & (shown | (members & part))
         self._add_windows(SUMMED, found.records * found.unclipped, around, where)
         self._add_windows(ESTIMATE_RECORDS, np.broadcast_to(found.records, found.why.shape), around, where)
-        self._add_windows(LOWER_SUMMED, found.lower * found.records, around, where & part)
-        self._add_windows(UPPER_SUMMED, found.upper * found.records, around, where & part)
+        self._add_windows(LOWER_SUMMED, found.lower * found.records, around, where & part & shown)
+        self._add_windows(UPPER_SUMMED, found.upper * found.records, around, where & part & shown)
+
+    def _shown(self, names: Sequence[str], windows: WindowReports) -> Flags:
+        """Return which estimators are written for which windows: a row for each estimator."""
+        alerts = windows.alerts
+        shown = np.tile(self._in_full, (len(names), 1))
+        for row, name in enumerate(names):
+            if name == self._headline:
+                shown[row] = True
+            for place, alert in enumerate(alerts.quiet):
+                if alert.estimator == name:
+                    shown[row] |= alerts.applies[place]
+        return shown
 
     def _of_estimators(self, windows: WindowReports) -> list[tuple[str, str]]:
         return [(f"estimator={quoted(label_value(name))},", "") for name in windows.estimates.names]

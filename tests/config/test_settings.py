@@ -155,7 +155,7 @@ def test_defaults_follow_what_the_group_says(write: Write) -> None:
     model = [path for path in paths if path.startswith("models[0].") and path.count(".") == 1]
     assert model[:3] == ["models[0].name", "models[0].reference", "models[0].minimum_records"]
     tops = list(dict.fromkeys(re.match(r"\w+", path).group() for path in paths))  # type: ignore[union-attr]
-    assert tops == ["storage", "sources", "models", "links", "limits", "ingest", "web"]
+    assert tops == ["storage", "sources", "models", "links", "limits", "ingest", "metrics", "web"]
 
 
 @pytest.mark.parametrize("group", ["tls", "sasl", "dead_letters", "webhook", "heartbeat"])

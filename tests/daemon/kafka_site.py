@@ -45,7 +45,8 @@ class KafkaSite:
 
     def configure(self, more: str = "", *, files: bool = False, minimum: int = 50) -> None:
         """Write the configuration; `more` is YAML of the source, indented by four spaces."""
-        self.site.configure(window=self.window, minimum=minimum)
+        # The oracle knows all estimators.
+        self.site.configure(window=self.window, minimum=minimum, more="metrics: {segments: all}")
         source = SOURCE.format(name="stream", bootstrap=self.bootstrap, group=self.group, topic=self.topic, more=more)
         text = self.site.config.read_text("utf-8")
         assert _FILES in text

@@ -38,6 +38,7 @@ def window_records(count: int) -> tuple[str, float]:
 
 def test_exported_estimates_match_the_oracle(site: Site) -> None:
     """After evictions, for all records and for sites; promtool accepts the page."""
+    site.configure(more="metrics: {segments: all}")
     sites = ["A", "B", "C"]
     write_records(site.inbox / "a.jsonl", HEALTHY[:700], site=sites)
     write_records(site.inbox / "b.jsonl", POOR[:500], site=sites)

@@ -27,6 +27,7 @@ POOR: Singles = synthetic(1200, 3, seed=6, sharpness=0.6)[0]
 
 _SOURCES = """\
 storage: {path: state}
+links: {runbooks: "https://site.example/runbooks", page: "https://site.example/cpcmon"}
 sources:
   - {name: results, type: directory, path: inbox, poll: 0.2s}
 %(labels)smodels:

@@ -34,10 +34,6 @@ SICK = {
     **_TIMES,
 }
 WELL = SICK | {"job": "well-cpcmon", "model": "calm"}
-_COMING = {
-    f"{one}/place"
-    for one in ("Predicted classes, now and on the reference", "Estimated performance, now", "Class mix, now")
-}
 EVERYWHERE = SICK | {"job": ".+"}
 
 
@@ -84,7 +80,7 @@ def panel(title: str) -> Json:
 def test_every_query_of_open_panels_and_variables_returns_data_with_the_labels_of_its_legend(watched: Watched) -> None:
     """A model with segments, models in each state, rejected records."""
     of_labels = {f"Estimated accuracy/{ref}" for ref in ("audited", "realised")} | {"Segments, worst first/realised"}
-    asked = [one for one in queries(*open_panels()) if one.name not in of_labels | _COMING]
+    asked = [one for one in queries(*open_panels()) if one.name not in of_labels]
     watched.wait_for_data([*asked, *variable_queries()], SICK)
     taken = [one for one in queries(*open_panels()) if one.name in of_labels]
     assert len(taken) == len(of_labels)
@@ -93,9 +89,7 @@ def test_every_query_of_open_panels_and_variables_returns_data_with_the_labels_o
 
 def test_the_queries_of_the_performance_row_return_data_or_nothing_where_it_is_off(watched: Watched) -> None:
     """AUROC needs two classes."""
-    asked = [
-        one for one in queries(*collapsed_panels("Performance")) if one.panel != "AUROC" and one.name not in _COMING
-    ]
+    asked = [one for one in queries(*collapsed_panels("Performance")) if one.panel != "AUROC"]
     watched.wait_for_data(asked, SICK)
     (estimates,) = (one for one in asked if one.name == "Sensitivity/estimate")
     assert {labels["class"] for labels, _ in watched.prometheus.answer(estimates, SICK)} == {*CLASSES, "all classes"}
@@ -111,19 +105,18 @@ def test_the_queries_of_the_row_about_labels_return_data_or_nothing_without_labe
         assert one.name == "Audited accuracy/estimate" or not watched.prometheus.answer(one, WELL), one.name
 
 
-def test_the_queries_about_one_model_return_data_for_a_segment_and_another_estimator(watched: Watched) -> None:
-    chosen = SICK | {"segment": f"site={SITES[3]}", "estimator": "doc_ts"}
-    titles = ("Estimated accuracy", "All estimators", "Disagreement of the estimators", "Size of prediction sets")
-    rows = ("Empty prediction sets", "Predicted classes, now and on the reference", "Confidence")
-    asked = [
-        one
-        for one in queries(*(panel(title) for title in titles + rows))
-        if one.ref not in {"audited", "realised", "place"}
-    ]
-    of_adaptive = [one for one in asked if one.ref.startswith("field_")]
-    watched.wait_for_data([one for one in asked if one not in of_adaptive], chosen)
-    assert not any(watched.prometheus.answer(one, chosen) for one in of_adaptive)
-    watched.wait_for_data(of_adaptive, chosen | {"estimator": "adaptive"})
+def test_the_queries_about_one_model_return_data_for_a_segment_and_for_another_estimator(watched: Watched) -> None:
+    """A segment has no other estimators by default."""
+    of_labels = {"audited", "realised"}
+    shown = [one for one in queries(panel("Estimated accuracy")) if one.ref not in of_labels]
+    others = [*queries(panel("Disagreement of the estimators"), panel("Drift of the outputs"))]
+    headline, estimators = queries(panel("All estimators"))
+    segment = SICK | {"segment": f"site={SITES[3]}"}
+    watched.wait_for_data([*shown, *others, headline], segment)
+    assert not watched.prometheus.answer(estimators, segment)
+    of_adaptive = [one for one in shown if one.ref.startswith("field_")]
+    watched.wait_for_data([one for one in shown if one not in of_adaptive], SICK | {"estimator": "doc_ts"})
+    assert not any(watched.prometheus.answer(one, SICK | {"estimator": "doc_ts"}) for one in of_adaptive)
 
 
 def test_no_open_panel_is_empty_for_a_healthy_daemon(watched: Watched) -> None:
@@ -176,6 +169,7 @@ def test_each_model_is_one_tile_red_where_an_alert_fires(watched: Watched) -> No
 def test_the_tile_of_a_model_is_its_worst_window_against_its_threshold(watched: Watched) -> None:
     (above,) = (one for one in queries(panel("Segments, worst first")) if one.ref == "above")
     tiles = list(queries(panel("Worst window of each model")))
+    watched.wait_for_data([above], SICK)
 
     def wrong() -> list[str]:
         margins = {labels["segment"]: value for labels, value in watched.prometheus.answer(above, SICK)}
@@ -225,6 +219,7 @@ def test_the_state_of_a_model_with_a_firing_alert_is_an_alert(watched: Watched) 
         ("Estimated accuracy", "lower"),
         ("Estimated accuracy", "upper"),
         ("Segments, worst first", "estimate"),
+        ("Segments, worst first", "above"),
         ("The 10 worst segments over time, worst first", "worst01"),
         ("Confidence", "now"),
     ],

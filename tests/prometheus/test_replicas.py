@@ -51,7 +51,7 @@ models:
     minimum_records: {minimum}
     alerts:
       - {{name: accuracy_low, below: 0.99, on: value, for: 0s}}
-links: {runbooks: https://runbooks.example/cpcmon}
+links: {{runbooks: https://runbooks.example/cpcmon}}
 """
 
 PROMETHEUS = """

@@ -1,6 +1,7 @@
 """The last reports as a metrics page."""
 
 import math
+import re
 import subprocess
 import threading
 import zlib
@@ -16,9 +17,11 @@ from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from monitor.config.config import SegmentSeries
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType, Severity
 from monitor.core.change import Direction
 from monitor.core.estimate import Estimate, WindowState
+from monitor.core.estimators.ensemble import MEMBERS
 from monitor.core.report import Report, SegmentReport
 from monitor.core.segments import ALL
 from monitor.sinks.manager import SinkManager
@@ -107,6 +110,7 @@ def test_estimates_are_those_of_the_report() -> None:
     assert found["cpcmon_predicted_class_ratio{class=b,model=density,segment=all}"] == 0.3
     assert found["cpcmon_reference_predicted_class_ratio{class=a,model=density}"] == 0.55
     assert found["cpcmon_reference_confidence_ratio{model=density}"] == 0.94
+    assert found["cpcmon_reference_class_position{class=b,model=density}"] == 1
 
 
 @pytest.mark.parametrize("state", [state for state in WindowState if state not in {WindowState.OK, WindowState.ERROR}])
@@ -156,6 +160,37 @@ def test_e2_an_empty_window_has_no_estimate() -> None:
     assert found["cpcmon_window_records{model=density,segment=all}"] == 0
     assert found["cpcmon_estimate_valid{model=density,segment=all}"] == 0
     assert not [series for series in found if series.startswith((*ONLY_WHEN_VALID, "cpcmon_last_record"))]
+
+
+def _estimators(page: bytes, segment: str, family: str = "cpcmon_estimated_accuracy_ratio") -> set[str]:
+    found = re.findall(
+        rf'^{family}{{estimator="(\w+)",model="density",segment="{segment}"}}', page.decode(), re.MULTILINE
+    )
+    return set(found)
+
+
+def test_by_default_segments_show_the_headline_and_what_alerts_on_them_compare() -> None:
+    site, other = (("site", "A"),), (("site", "B"),)
+    on_ac = replace(reports.accuracy_low(), estimator="ac")
+    sink = PrometheusSink(SegmentSeries.HEADLINE)
+    sink.publish(reports.report(reports.window(), reports.window(site), reports.window(other, alerts=(on_ac,))))
+    page = bytes(sink.page())
+    assert _estimators(page, "all") == {"adaptive", "ac"}
+    assert _estimators(page, "site=A") == {"adaptive"}
+    assert _estimators(page, "site=B") == {"adaptive", "ac"}
+    assert 'cpcmon_predicted_class_ratio{class="a",model="density",segment="site=A"}' not in page.decode()
+
+
+def test_shares_of_replicas_keep_what_the_rules_merge() -> None:
+    """The members of the consensus, for its disagreement, on which the field interval of the whole depends."""
+    part = reports.share((("site", "A"),))
+    parts = {name: reports.estimate(0.9, 20) for name in ("adaptive", "ac", *MEMBERS)}
+    sink = PrometheusSink(SegmentSeries.HEADLINE)
+    sink.publish(reports.report(replace(part, parts=MappingProxyType(parts))))
+    page = bytes(sink.page())
+    assert _estimators(page, "site=A", "cpcmon_estimate_summed") == {"adaptive", *MEMBERS}
+    assert _estimators(page, "site=A", "cpcmon_estimate_records") == {"adaptive", *MEMBERS}
+    assert _estimators(page, "site=A", "cpcmon_estimate_upper_summed") == {"adaptive"}
 
 
 def test_two_alerts_of_one_severity_have_a_threshold_each() -> None:

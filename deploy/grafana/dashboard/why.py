@@ -13,6 +13,7 @@ from deploy.grafana.dashboard import queries as q
 TITLE = "Why? $model, segment $segment"
 
 _CHOSEN = (q.MODEL, q.SEGMENT)
+_NOT_OF_SEGMENTS = "Only for the whole model, unless the configuration says metrics: {segments: all}"
 _COUNT = q.series("cpcmon_estimate_records", *_CHOSEN)
 _SIZE = q.series("cpcmon_prediction_set_size", *_CHOSEN)
 _EMPTY = q.series("cpcmon_prediction_set_empty_ratio", *_CHOSEN)
@@ -21,14 +22,14 @@ _EMPTY = q.series("cpcmon_prediction_set_empty_ratio", *_CHOSEN)
 def row() -> Iterator[Builder[dashboard.Panel]]:
     """Yield the panels."""
     yield p.panel(
-        p.lines().min(0),
+        p.lines().min(0).no_value(_NOT_OF_SEGMENTS),
         "Size of prediction sets",
         "Mean number of classes in a conformal prediction set. It grows when the model is less confident than on the reference.",
         p.over_time("size", q.over_replicas(_SIZE, _COUNT, "estimator"), "{{estimator}}"),
         unit="none", span=12, runbook="accuracy",
     )  # fmt: skip
     yield p.panel(
-        p.lines().min(0),
+        p.lines().min(0).no_value(_NOT_OF_SEGMENTS),
         "Empty prediction sets",
         "Share of records for which no class is likely enough. It grows when outputs differ from those on the reference.",
         p.over_time("empty", q.over_replicas(_EMPTY, _COUNT, "estimator"), "{{estimator}}"),
@@ -47,7 +48,8 @@ def _classes() -> barchart.Panel:
         barchart.Panel(),
         "Predicted classes, now and on the reference",
         "The share of each predicted class, in the order of the reference. It changes with the mix of patients, and when a model starts to predict one class"
-        " for everything. Not shown for models of more than 50 classes.",
+        " for everything. Not shown for models of more than 50 classes, and for segments only if the configuration says metrics:"
+        " {segments: all}.",
         p.column("now", share),
         p.column("reference", f"max by (class) ({reference})"),
         p.column("place", q.CLASS_PLACES),
@@ -72,7 +74,7 @@ def _confidence() -> Builder[dashboard.Panel]:
         p.lines(),
         "Confidence",
         "Mean of the largest probability of each output, now and on the reference. Most estimators depend on it; a model that"
-        " is confident and wrong looks good here.",
+        " is confident and wrong looks good here. Segments have it if the configuration says metrics: {segments: all}.",
         p.over_time("now", f"min by (model) {confidence}", "confidence"),
         p.over_time("reference", f"max by (model) ({reference})", "reference"),
         unit=p.ACCURACY_UNIT, span=12, runbook="accuracy",
