@@ -157,6 +157,7 @@ def _arrived(receiver: Receiver, since: float) -> Notification:
 def _measure(kind: str, folder: Path) -> None:
     demo = Folder(folder / "demo")
     with demo.held():
+        demo.known_reference()
         demo.make_reference(lambda *_: None)
     demo.reference.rename(folder / "density.ref")
     with ExitStack() as stack:

@@ -27,7 +27,7 @@ from monitor.rules.builtin_rules import (
     stale_rule,
     warming_rule,
 )
-from monitor.rules.descriptions import ALL_REPLICAS, ONE_DAEMON, PERCENT, if_query, if_series
+from monitor.rules.descriptions import ALL_REPLICAS, METRIC_THRESHOLD, ONE_DAEMON, PERCENT, if_query, if_series
 from monitor.rules.replicas import (
     ALL_DOWN,
     COMPARED,
@@ -106,14 +106,16 @@ def _configured() -> list[PrometheusRule]:
     )
     where = "{{ $labels.model }}, {{ $labels.segment }}: "
     state = texts.SINCE + texts.HELD
-    summaries, actions = texts.SUMMARIES, texts.ACTIONS
+    place, actions = texts.PLACE, texts.ACTIONS
+    estimate, (metric, metric_found) = _estimate(), _metric()
+    audited_title = f"{place}: audited accuracy{texts.audited_value(ONE_DAEMON)}{_threshold(ONE_DAEMON.threshold)}"
     return [
         *(rule for direction in Direction for rule in _change(direction)),
         PrometheusRule(
             "CpcmonAccuracyLow",
             f"{_FIRING} == 1 {_of_kind(LOW)} {_NOT_SHARED}",
             None,
-            summaries[AlertType.ACCURACY],
+            f"{place}: {texts.accuracy_title(estimate[0], ONE_DAEMON)}",
             f"{where}{_accuracy('below')}{texts.baseline(ONE_DAEMON)}{state} {actions[AlertType.ACCURACY]}",
             "accuracy.md",
         ),
@@ -121,8 +123,8 @@ def _configured() -> list[PrometheusRule]:
             "CpcmonAccuracyHigh",
             f"{_FIRING} == 1 {_of_kind(HIGH)} {_NOT_SHARED}",
             None,
-            texts.SUMMARY_HIGH,
-            f"{where}{_accuracy('above')}{state} {texts.ACTION_HIGH}",
+            f"{place}: {texts.accuracy_title(estimate[0], ONE_DAEMON, high=True)}",
+            f"{where}{_accuracy('above')}{texts.baseline(ONE_DAEMON)}{state} {texts.ACTION_HIGH}",
             "accuracy_high.md",
         ),
         # Metrics of replicas do not add up: each alerts on its own records.
@@ -130,16 +132,16 @@ def _configured() -> list[PrometheusRule]:
             "CpcmonPerformanceLow",
             f"{_FIRING} == 1 {_of_kind(METRIC_LOW)}",
             None,
-            texts.METRIC_LOW,
-            f"{where}{_metric('below')}{state} {actions[AlertType.ACCURACY]}",
+            f"{place}: estimated {metric}{metric_found[0]}{_threshold(METRIC_THRESHOLD)}",
+            f"{where}estimated {metric}{''.join(metric_found)}{texts.records(ONE_DAEMON)}. {_stayed('below', METRIC_THRESHOLD)}{state} {actions[AlertType.ACCURACY]}",
             "accuracy.md",
         ),
         PrometheusRule(
             "CpcmonPerformanceHigh",
             f"{_FIRING} == 1 {_of_kind(METRIC_HIGH)}",
             None,
-            texts.METRIC_HIGH,
-            f"{where}{_metric('above')}{state} {texts.ACTION_HIGH}",
+            f"{place}: estimated {metric}{metric_found[0]}{_threshold(METRIC_THRESHOLD)}",
+            f"{where}estimated {metric}{''.join(metric_found)}{texts.records(ONE_DAEMON)}. {_stayed('above', METRIC_THRESHOLD)}{state} {texts.ACTION_HIGH}",
             "accuracy_high.md",
         ),
         # Each replica audits its own partitions.
@@ -147,23 +149,23 @@ def _configured() -> list[PrometheusRule]:
             "CpcmonAuditedLow",
             f"{_FIRING} == 1 {_of_kind(AUDITED_LOW)}",
             None,
-            texts.SUMMARY_AUDITED_LOW,
-            f"{where}{texts.audited(ONE_DAEMON)} {_stayed('below', texts.THRESHOLDS[0][0])}{state} {texts.ACTION_AUDITED}",
+            audited_title,
+            f"{where}{texts.audited(ONE_DAEMON)} {_stayed('below', ONE_DAEMON.threshold)}{state} {texts.ACTION_AUDITED}",
             "accuracy.md",
         ),
         PrometheusRule(
             "CpcmonAuditedHigh",
             f"{_FIRING} == 1 {_of_kind(AUDITED_HIGH)}",
             None,
-            texts.SUMMARY_AUDITED_HIGH,
-            f"{where}{texts.audited(ONE_DAEMON)} {_stayed('above', texts.THRESHOLDS[0][0])}{state} {texts.ACTION_AUDITED_HIGH}",
+            audited_title,
+            f"{where}{texts.audited(ONE_DAEMON)} {_stayed('above', ONE_DAEMON.threshold)}{state} {texts.ACTION_AUDITED_HIGH}",
             "accuracy_high.md",
         ),
         PrometheusRule(
             "CpcmonDisagreementHigh",
             f"{_FIRING} == 1 {_of_kind(AlertType.DISAGREEMENT)} {_NOT_SHARED}",
             None,
-            summaries[AlertType.DISAGREEMENT],
+            f"{place}: {texts.disagreement_title(ONE_DAEMON)}",
             f"{where}{texts.disagreement(ONE_DAEMON)}{state} {actions[AlertType.DISAGREEMENT]}",
             "disagreement.md",
         ),
@@ -172,7 +174,7 @@ def _configured() -> list[PrometheusRule]:
             "CpcmonOutputDrift",
             f"{_FIRING} == 1 {_of_kind(AlertType.OUTPUT_DRIFT)}",
             None,
-            summaries[AlertType.OUTPUT_DRIFT],
+            f"{place}: {texts.drift_title(ONE_DAEMON)}",
             f"{where}{texts.output_drift(ONE_DAEMON)}{state} {actions[AlertType.OUTPUT_DRIFT]}",
             "output_drift.md",
         ),
@@ -180,7 +182,7 @@ def _configured() -> list[PrometheusRule]:
             "CpcmonBaselineGap",
             f"{_FIRING} == 1 {_of_kind(AlertType.BASELINE_GAP)}",
             None,
-            summaries[AlertType.BASELINE_GAP],
+            f"{place}: {texts.gap_title(ONE_DAEMON)}",
             f"{where}{texts.baseline_gap(ONE_DAEMON)}{state} {actions[AlertType.BASELINE_GAP]}",
             "baseline_gap.md",
         ),
@@ -188,8 +190,8 @@ def _configured() -> list[PrometheusRule]:
             "CpcmonSegmentSilent",
             f"({_FIRING} == 1 {silent} {_NOT_SHARED}) or {all_silent} == 1",
             None,
-            summaries[AlertType.SILENT],
-            f"{where}no records for longer than configured.{texts.latest_record(ONE_DAEMON)}{texts.SINCE}"
+            f"{place}: {texts.SILENT_TITLE}",
+            f"{where}no records for longer than configured.{texts.LATEST_RECORD}{texts.SINCE}"
             f" {actions[AlertType.SILENT]}",
             "silent.md",
         ),
@@ -197,7 +199,7 @@ def _configured() -> list[PrometheusRule]:
             "CpcmonInputRefused",
             f"{_FIRING} == 1 {_of_kind(AlertType.DEGRADED_INPUT)}",
             None,
-            summaries[AlertType.DEGRADED_INPUT],
+            f"{{{{ $labels.model }}}}: {texts.degraded_title(ONE_DAEMON)}",
             f"{{{{ $labels.model }}}}: {texts.degraded_input(ONE_DAEMON)} {actions[AlertType.DEGRADED_INPUT]}",
             "degraded_input.md",
         ),
@@ -217,13 +219,13 @@ def _change(direction: Direction) -> Iterator[PrometheusRule]:
     action = texts.ACTION_HIGH if rose else texts.ACTIONS[AlertType.CHANGE]
     for name, expr, series, state in (
         (_CHANGE, f"({one}) == 1", ONE_DAEMON, texts.SINCE + texts.HELD),
-        (_MERGED_CHANGE, together, ALL_REPLICAS, ""),
+        (_MERGED_CHANGE, together, ALL_REPLICAS, texts.since_replicas()),
     ):
         yield PrometheusRule(
             name,
             expr,
             None,
-            texts.SUMMARY_ROSE if rose else texts.SUMMARIES[AlertType.CHANGE],
+            f"{texts.PLACE}: {texts.accuracy_title(texts.headline(series), series)}",
             f"{where}{series.part}: {texts.change(series, direction)}{state} {action}",
             "change.md",
             labels={"direction": direction},
@@ -233,10 +235,14 @@ def _change(direction: Direction) -> Iterator[PrometheusRule]:
 
 def _accuracy(side: str) -> str:
     """Return the text about an estimate and its threshold, of the estimator that the alert compares."""
-    threshold, _ = texts.THRESHOLDS[0]
+    threshold = ONE_DAEMON.threshold
     estimator = if_series(threshold, ", by {{ . | first | label `estimator` }}", (*ONE_DAEMON.window, "alert"))
-    found = _compared((ONE_DAEMON.ratio, ONE_DAEMON.lower, ONE_DAEMON.upper), "estimator", threshold)
-    return f"estimated accuracy{found}{estimator}{_field(threshold)}. {_stayed(side, threshold)}"
+    found = f"{''.join(_estimate())}{estimator}{texts.records(ONE_DAEMON)}{_field(threshold)}"
+    return f"estimated accuracy{found}. {_stayed(side, threshold)}"
+
+
+def _estimate() -> list[str]:
+    return _compared((ONE_DAEMON.ratio, ONE_DAEMON.lower, ONE_DAEMON.upper), "estimator", ONE_DAEMON.threshold)
 
 
 def _field(threshold: str) -> str:
@@ -251,30 +257,33 @@ def _field(threshold: str) -> str:
     )
 
 
-def _metric(side: str) -> str:
-    """Return the text about the metric that the alert compares, and its threshold."""
-    threshold, _ = texts.THRESHOLDS[1]
+def _metric() -> tuple[str, list[str]]:
+    """Return the name of the metric that the alert compares, and the texts about its value and interval."""
     name = if_series(
-        threshold,
+        METRIC_THRESHOLD,
         "{{ . | first | label `metric` }}{{ with . | first | label `class` }} of {{ . }}{{ end }}",
         (*ONE_DAEMON.window, "alert"),
         otherwise="metric",
     )
-    found = _compared([f"{texts.METRIC}{end}_ratio" for end in ("", "_lower", "_upper")], "metric, class", threshold)
-    return f"estimated {name}{found}. {_stayed(side, threshold)}"
+    series = [f"{texts.METRIC}{end}_ratio" for end in ("", "_lower", "_upper")]
+    return name, _compared(series, "metric, class", METRIC_THRESHOLD)
 
 
-def _compared(series: Sequence[str], labels: str, threshold: str) -> str:
-    """Return the estimate that an alert compares, and its interval."""
+def _compared(series: Sequence[str], labels: str, threshold: str) -> list[str]:
+    """Return the texts about the estimate that an alert compares, and about its interval."""
     window, alert = ONE_DAEMON.window, (*ONE_DAEMON.window, "alert")
     of_window, of_alert = (",".join(f"{name}=%q" for name in names) for names in (window, alert))
     words = ((f" {PERCENT}", texts.UNKNOWN), (f", interval {PERCENT}", ""), (f" to {PERCENT}", ""))
-    return "".join(
+    return [
         if_query(
             f"{one}{{{of_window}}} and on ({labels}) {threshold}{{{of_alert}}}", text, (*window, *alert), otherwise
         )
         for one, (text, otherwise) in zip(series, words, strict=True)
-    )
+    ]
+
+
+def _threshold(series: str) -> str:
+    return if_series(series, f", threshold {PERCENT}", (*ONE_DAEMON.window, "alert"))
 
 
 def _stayed(side: str, threshold: str) -> str:
@@ -300,13 +309,21 @@ def _merged_low() -> list[RecordingRule | PrometheusRule]:
     # which the series ALERTS holds.
     down = f"max by ({_ALERT}, severity) ({firing}) and on (job, namespace) {ALL_DOWN}"
     held = f"({_LIMIT} and on ({_ALERT}) {firing} or {down}) unless on ({_ESTIMATE}) {_VALUE}"
-    # $value is the compared bound, and only while there is an estimate.
-    value = if_series(
-        ALL_REPLICAS.ratio,
-        " {{ $value | humanizePercentage }}",
-        (*ALL_REPLICAS.window, "estimator"),
-        otherwise=texts.UNKNOWN,
+    estimate, compared = (*ALL_REPLICAS.window, "estimator"), (*ALL_REPLICAS.window, "estimator", "on")
+    value, lower, upper, field_lower, field_upper = (
+        if_series(name, text, estimate, matcher=matcher, otherwise=otherwise)
+        for name, text, matcher, otherwise in (
+            (ALL_REPLICAS.ratio, f" {PERCENT}", "", texts.UNKNOWN),
+            (ALL_REPLICAS.lower, f", interval {PERCENT}", "", ""),
+            (ALL_REPLICAS.upper, f" to {PERCENT}", "", ""),
+            (ALL_REPLICAS.field_lower, f", field interval {PERCENT}", FIELD_LEVEL, ""),
+            (ALL_REPLICAS.field_upper, f" to {PERCENT} ({texts.FIELD_MEANING})", FIELD_LEVEL, ""),
+        )
     )
+    number = if_series(_VALUE, f", {PERCENT},", compared)
+    limit = if_series(_LIMIT, f" {PERCENT}", (*compared, "alert"))
+    of_alert = ",".join(f"{name}=%q" for name in (*compared, "alert"))
+    since = texts.since(f"{_SINCE}{{{of_alert}}}", (*compared, "alert"), "It has been so since")
     wait = if_series(
         "cpcmon_alert_for_seconds",
         " for {{ . | first | value | humanizeDuration }}",
@@ -325,10 +342,11 @@ def _merged_low() -> list[RecordingRule | PrometheusRule]:
             _MERGED_LOW,
             f"{starts} or {continues} or ({held})",
             None,
-            "The estimated accuracy of a model that replicas share is too low.",
+            f"{texts.PLACE}: {texts.accuracy_title(value, ALL_REPLICAS)}",
             f"{{{{ $labels.model }}}}, {{{{ $labels.segment }}}}, all replicas: estimated accuracy{value}"
-            f" by {{{{ $labels.estimator }}}} ({{{{ $labels.alert }}}} compares the {{{{ $labels.on }}}}), below its"
-            f" threshold{wait}. {texts.ACTIONS[AlertType.ACCURACY]}",
+            f" by {{{{ $labels.estimator }}}}{lower}{upper}{texts.records(ALL_REPLICAS)}{field_lower}{field_upper}."
+            f" {{{{ $labels.alert }}}} compares the {{{{ $labels.on }}}}{number} which stayed below its threshold{limit}{wait}."
+            f"{texts.baseline(ALL_REPLICAS)}{since} {texts.ACTIONS[AlertType.ACCURACY]}",
             "accuracy.md",
         ),
     ]

@@ -7,13 +7,14 @@ from monitor.config.config import Config, ModelConfig
 from monitor.core.alerts import AlertType, Severity
 from monitor.core.labels.realised import ENOUGH_CAME
 from monitor.core.segments import label_value, quoted
-from monitor.rules.descriptions import PERCENT, SUMMARIES, TIME, if_series
+from monitor.rules.descriptions import ONE_DAEMON, PERCENT, PLACE, TIME, degraded_title, if_series
 from monitor.rules.replicas import ESTIMATE_RECORDS, WINDOW, WINDOW_RECORDS
 from monitor.rules.rule import RECENT, PrometheusRule, duration, recent
 
 _MINUTES, _HOURS = 60.0, 3600.0
 _MODEL = "{{ $labels.model }}"
 _WINDOW = "{{ $labels.model }}, {{ $labels.segment }}"
+_DAEMON = "cpcmon{{ with $labels.instance }} at {{ . }}{{ end }}"
 _SOURCE = "{{ $labels.source }}{{ with $labels.instance }} at {{ . }}{{ end }}"
 _STALE_SECONDS = 5 * _MINUTES
 _FAILING_SECONDS = 15 * _MINUTES
@@ -29,8 +30,8 @@ def down_rule(job: str) -> PrometheusRule:
         # For a target that is gone, such as a pod that cannot be scheduled, keep its last labels: inhibition needs them.
         f"{up} == 0 or absent({up}) or (last_over_time({up}[1h]) and on () absent({up}))",
         Severity.CRITICAL,
-        "cpcmon cannot be scraped.",
-        "cpcmon{{ with $labels.instance }} at {{ . }}{{ end }} cannot be scraped. No model is monitored.",
+        f"{_DAEMON}: cannot be scraped",
+        f"{_DAEMON} cannot be scraped. No model is monitored.",
         "down.md",
         5 * _MINUTES,
     )
@@ -50,7 +51,7 @@ WATCHDOG = PrometheusRule(
     "CpcmonWatchdog",
     "vector(1)",
     Severity.INFO,
-    "Alerts are delivered.",
+    "Alerts of cpcmon are delivered",
     "This alert always fires. Have an outside system notify you when it stops arriving.",
     "watchdog.md",
 )
@@ -60,7 +61,7 @@ DAEMON = (
         "CpcmonVersionMismatch",
         recent('cpcmon_window_state{segment="all",state="version_mismatch"}') + " == 1",
         Severity.WARNING,
-        "A model is not monitored since it was updated.",
+        f"{_MODEL}: not monitored, its records have another version than the reference",
         f"{_MODEL}: most records have another version than the reference. There is no accuracy estimate, and no accuracy"
         " alert can fire, until the new version has a reference.",
         "version_mismatch.md",
@@ -70,7 +71,7 @@ DAEMON = (
         "CpcmonReferenceMissing",
         recent('cpcmon_window_state{segment="all",state="no_reference"}') + " == 1",
         Severity.WARNING,
-        "A model has no reference.",
+        f"{_MODEL}: no reference, so no estimate",
         f"{_MODEL}: there is no reference to compare its outputs with. There is no accuracy estimate, and no accuracy alert"
         " can fire, until the configuration names one.",
         "reference_missing.md",
@@ -82,7 +83,7 @@ DAEMON = (
         f"({recent('cpcmon_input_one_hot')} == 1 or {recent('cpcmon_input_constant')} == 1)"
         f" unless {recent('cpcmon_input_degraded')} == 1",
         Severity.WARNING,
-        "The outputs of a model do not look like probabilities.",
+        f"{_MODEL}: the outputs do not look like probabilities",
         f"{_MODEL}: recent outputs are all zeros and ones, or all the same. Do not trust estimates from them.",
         "input_odd.md",
         15 * _MINUTES,
@@ -91,7 +92,7 @@ DAEMON = (
         "CpcmonInputProblem",
         recent("cpcmon_input_problem") + " == 1",
         Severity.WARNING,
-        "The records of a model are not what its configuration and reference expect.",
+        f"{_MODEL}: the records are not as expected, {{{{ $labels.problem }}}}",
         f"{_MODEL}: {{{{ $labels.problem }}}}. That no alert fires is no all-clear. The page of the model, and the log, say what"
         " was expected and found.",
         "input_problem.md",
@@ -101,7 +102,7 @@ DAEMON = (
         "CpcmonSegmentsDropped",
         "increase(cpcmon_records_unstored_segment_total[1h]) > 0",
         Severity.WARNING,
-        "Some segments of a model are not monitored.",
+        f"{_MODEL}: {{{{ $value | printf `%.0f` }}}} records in an hour of segments that are not monitored",
         f"{_MODEL}: there are more segments than `segments.limit` allows. The newest count only in the segment `all`.",
         "segments_dropped.md",
     ),
@@ -109,8 +110,8 @@ DAEMON = (
         "CpcmonSourceNotReady",
         recent("cpcmon_source_ready") + " == 0",
         Severity.WARNING,
-        "A source cannot be read.",
-        "{{ $labels.source }}: the source cannot be read. See /-/ready and the log for the reason.",
+        f"{_SOURCE}: the source cannot be read",
+        f"{_SOURCE}: the source cannot be read. See /-/ready and the log for the reason.",
         "source_not_ready.md",
         10 * _MINUTES,
     ),
@@ -120,8 +121,8 @@ DAEMON = (
         f"time() - {recent('cpcmon_source_oldest_unread_timestamp_seconds')} > 600"
         " and deriv(cpcmon_source_lag_bytes[15m]) > 0",
         Severity.WARNING,
-        "A source is written faster than it is read.",
-        "{{ $labels.source }}: the oldest unread data is {{ $value | humanizeDuration }} old, and the backlog grows."
+        f"{_SOURCE}: {{{{ $value | humanizeDuration }}}} behind, and the backlog grows",
+        f"{_SOURCE}: the oldest unread data is {{{{ $value | humanizeDuration }}}} old, and the backlog grows."
         " Estimates fall behind.",
         "source_lag.md",
         15 * _MINUTES,
@@ -130,7 +131,7 @@ DAEMON = (
         "CpcmonCatchingUp",
         recent("cpcmon_catching_up") + " == 1",
         Severity.WARNING,
-        "cpcmon is far behind its sources.",
+        f"{_DAEMON}: far behind its sources",
         "The backlog has been too large for an hour. Until it is read, there are no estimates and alerts keep their state.",
         "catching_up.md",
         1 * _HOURS,
@@ -139,7 +140,7 @@ DAEMON = (
         "CpcmonStatePaused",
         recent("cpcmon_paused") + " == 1",
         Severity.CRITICAL,
-        "cpcmon cannot write its state.",
+        f"{_DAEMON}: cannot write its state",
         "The disk is full or read-only. cpcmon ingests no records until it can write again.",
         "state_paused.md",
         5 * _MINUTES,
@@ -148,7 +149,7 @@ DAEMON = (
         "CpcmonStateRecovered",
         f"sum without (from) ({risen('cpcmon_state_recovered_total')}) or {risen('cpcmon_state_damaged_chunks_total')}",
         Severity.WARNING,
-        "The state of cpcmon was damaged.",
+        f"{_DAEMON}: the state was damaged",
         "cpcmon runs on a backup, on an empty state, or without the damaged parts. See the log for which.",
         "state_recovered.md",
     ),
@@ -156,7 +157,7 @@ DAEMON = (
         "CpcmonReloadFailed",
         recent("cpcmon_config_last_reload_successful") + " == 0",
         Severity.WARNING,
-        "The configuration could not be reloaded.",
+        f"{_DAEMON}: the configuration could not be reloaded",
         "The previous configuration is still in use. `cpcmon check-config` reports the errors in the new one.",
         "reload_failed.md",
         5 * _MINUTES,
@@ -165,7 +166,7 @@ DAEMON = (
         "CpcmonWebConfigFailed",
         recent("cpcmon_web_config_last_reload_successful") + " == 0",
         Severity.WARNING,
-        "The web configuration of cpcmon could not be reloaded.",
+        f"{_DAEMON}: the web configuration could not be reloaded",
         "The previous certificates and passwords are still in use, even if they have expired or were revoked."
         " See the log for the reason.",
         "web_config.md",
@@ -176,7 +177,7 @@ DAEMON = (
         f"{recent('cpcmon_webhook_waiting')} > 0 or increase(cpcmon_webhook_failures_total[1h]) > 0"
         " or increase(cpcmon_webhook_dropped_total[1h]) > 0 or increase(cpcmon_webhook_redirects_total[1h]) > 0",
         Severity.WARNING,
-        "The webhook of cpcmon does not deliver.",
+        f"{_DAEMON}: the webhook does not deliver",
         "Alert messages are queued or were dropped. People who rely on the webhook alone have not received them.",
         "webhook.md",
         15 * _MINUTES,
@@ -185,7 +186,7 @@ DAEMON = (
         "CpcmonTelemetryFailing",
         recent("cpcmon_telemetry_errors") + " > 0",
         Severity.WARNING,
-        "A part of the metrics page of cpcmon is missing.",
+        f"{_DAEMON}: a part of the metrics is missing",
         "Series about cpcmon itself are missing, and alerts on them cannot fire.",
         "telemetry_failing.md",
         5 * _MINUTES,
@@ -194,6 +195,9 @@ DAEMON = (
 
 _OF_WINDOW = ("instance", "model", "segment")
 _LATEST = "cpcmon_track_record_latest"
+_REALISED = if_series(f"{_LATEST}_realised_ratio", f", labels say {PERCENT}", _OF_WINDOW)
+_ESTIMATED = if_series(f"{_LATEST}_estimated_ratio", f", the estimate said {PERCENT}", _OF_WINDOW)
+_CAME = if_series("cpcmon_audit_labels_ratio", PERCENT, _OF_WINDOW, otherwise="few")
 _ENOUGH_PICKED = 30
 """Audited records, for an alert on their missing labels: of ten, two may just be late."""
 
@@ -202,17 +206,9 @@ LABELS = (
         "CpcmonEstimatesWrong",
         recent("cpcmon_estimates_wrong") + " == 1",
         Severity.WARNING,
-        "The estimates of a model were wrong by more than their intervals.",
-        f"{_WINDOW}: labels of its latest judged block"
-        + if_series(f"{_LATEST}_timestamp_seconds", f", until {TIME},", _OF_WINDOW)
-        + " say"
-        + if_series(
-            f"{_LATEST}_realised_ratio",
-            f" {PERCENT}",
-            _OF_WINDOW,
-            otherwise=" otherwise",
-        )
-        + if_series(f"{_LATEST}_estimated_ratio", f", the estimate said {PERCENT}", _OF_WINDOW)
+        f"{PLACE}: the estimates were wrong{_REALISED}{_ESTIMATED}",
+        f"{_WINDOW}: the estimates were wrong by more than their intervals{_REALISED}{_ESTIMATED}"
+        + if_series(f"{_LATEST}_timestamp_seconds", f", in the latest judged block, until {TIME}", _OF_WINDOW)
         + ". Do not rely on the estimates of this window, or on their silence, until you know why.",
         "estimates_wrong.md",
         15 * _MINUTES,
@@ -221,8 +217,8 @@ LABELS = (
         "CpcmonAuditLabelsMissing",
         f"{recent('cpcmon_audit_labels_ratio')} < {ENOUGH_CAME} and {recent('cpcmon_audit_picked_records')} >= {_ENOUGH_PICKED}",
         Severity.WARNING,
-        "Labels of audited records are missing.",
-        f"{_WINDOW}: labels came for {{{{ $value | humanizePercentage }}}}"
+        f"{PLACE}: labels came for {_CAME} of the audited records",
+        f"{_WINDOW}: labels came for {_CAME}"
         + if_series("cpcmon_audit_picked_records", " of {{ . | first | value | printf `%.0f` }}", _OF_WINDOW)
         + " audited records. If it is the hard cases that are missing, the audited accuracy is too high.",
         "audit_labels.md",
@@ -236,7 +232,7 @@ KAFKA = (
         "CpcmonKafkaLagGrowing",
         f"{recent('cpcmon_kafka_lag_seconds')} > 60 and deriv(cpcmon_kafka_lag_records[15m]) > 0",
         Severity.WARNING,
-        "A topic is written faster than it is read.",
+        f"{_SOURCE}: {{{{ $value | humanizeDuration }}}} behind, and the lag grows",
         f"{_SOURCE}: {{{{ $value | humanizeDuration }}}} behind, and the lag grows. Estimates fall behind.",
         "kafka_lag.md",
         15 * _MINUTES,
@@ -245,7 +241,7 @@ KAFKA = (
         "CpcmonKafkaRecordsLost",
         risen("cpcmon_kafka_records_lost_total"),
         Severity.WARNING,
-        "Records were deleted before they could be read.",
+        f"{_SOURCE}: records were deleted before they could be read",
         f"{_SOURCE}: retention deleted messages, or a batch was unreadable. Windows lack these records until they have"
         " rolled over.",
         "kafka_records_lost.md",
@@ -256,7 +252,7 @@ KAFKA = (
         ' increase(cpcmon_source_events_total{event="messages_read"}[15m]) == 0'
         " or increase(cpcmon_kafka_stalls_total[1h]) > 2",
         Severity.WARNING,
-        "Partitions with unread messages make no progress.",
+        f"{_SOURCE}: partitions with unread messages make no progress",
         f"{_SOURCE}: nothing is read, or only after repeated reconnects.",
         "kafka_stalled.md",
         10 * _MINUTES,
@@ -265,7 +261,7 @@ KAFKA = (
         "CpcmonKafkaNoPartitions",
         recent("cpcmon_kafka_assigned_partitions") + " == 0",
         Severity.WARNING,
-        "A replica has no partitions.",
+        f"{_SOURCE}: no partition is assigned",
         f"{_SOURCE}: no partition is assigned. It is not in the group, or there are more replicas than partitions.",
         "kafka_no_partitions.md",
         15 * _MINUTES,
@@ -274,7 +270,7 @@ KAFKA = (
         "CpcmonKafkaPartitionsUnassigned",
         f"max by (job, namespace, source) ({recent('cpcmon_kafka_unassigned_partitions')}) > 0",
         Severity.WARNING,
-        "No replica reads some partitions.",
+        f"{_SOURCE}: no replica reads {{{{ $value }}}} partitions",
         f"{_SOURCE}: {{{{ $value }}}} partitions are assigned to no member of the group. Estimates lack their records.",
         "kafka_unassigned.md",
         5 * _MINUTES,
@@ -288,6 +284,9 @@ _OWN_ALERTS = 'cpcmon_window_state{state=~"warming|catching_up|version_mismatch|
 """States with alerts of their own. This alert would repeat them for each segment."""
 
 
+_STATE = if_series("cpcmon_window_state", " ({{ . | first | label `state` }})", _OF_WINDOW, condition=" == 1")
+
+
 def invalid_rule(matchers: str = "", unless: str = "") -> PrometheusRule:
     """Return the alert on windows without an estimate."""
     return PrometheusRule(
@@ -295,11 +294,8 @@ def invalid_rule(matchers: str = "", unless: str = "") -> PrometheusRule:
         f"({recent(f'cpcmon_estimate_valid{{{matchers}}}')} == 0) unless ignoring (state)"
         f" ({recent(_OWN_ALERTS)} == 1){unless}",
         Severity.INFO,
-        "A model has no accuracy estimate.",
-        f"{_WINDOW}: no accuracy estimate"
-        "{{ with query (printf `cpcmon_window_state{instance=%q,model=%q,segment=%q} == 1`"
-        " $labels.instance $labels.model $labels.segment) }}"
-        " ({{ . | first | label `state` }}){{ end }}. Alerts keep their state.",
+        f"{PLACE}: no accuracy estimate{_STATE}",
+        f"{_WINDOW}: no accuracy estimate{_STATE}. Alerts keep their state.",
         "estimate_invalid.md",
         30 * _MINUTES,
     )
@@ -312,7 +308,7 @@ def warming_rule(matchers: str = "", unless: str = "") -> PrometheusRule:
         "CpcmonStillWarming",
         f"{recent(f'cpcmon_window_state{{{all_of}}}')} == 1{unless}",
         Severity.INFO,
-        "A model has never had enough records.",
+        f"{_MODEL}: fewer records than `minimum_records` for a day",
         "{{ $labels.model }}: for a day, fewer records than `minimum_records`.",
         "estimate_invalid.md",
         24 * _HOURS,
@@ -325,7 +321,7 @@ def merged_invalid_rule(matchers: str = "", only: str = "") -> PrometheusRule:
         "CpcmonMergedInvalid",
         f"{recent(f'{WINDOW_RECORDS}{{{matchers}}}')} unless on ({WINDOW}) {recent(ESTIMATE_RECORDS)}{only}",
         Severity.INFO,
-        "A model that replicas share has no accuracy estimate.",
+        f"{PLACE}: no accuracy estimate, {{{{ $value }}}} records in all replicas",
         f"{_WINDOW}: all replicas together hold {{{{ $value }}}} records, which are too few, too old, or not usable."
         " Alerts keep their state.",
         "estimate_invalid.md",
@@ -342,7 +338,7 @@ def stale_rule(expr: str, limit: str, labels: dict[str, str] | None = None) -> P
         "CpcmonEvaluationStale",
         expr,
         Severity.CRITICAL,
-        "A model is no longer evaluated.",
+        f"{_MODEL}: no evaluation for {limit}",
         f"{_MODEL}: no evaluation for {limit}, or none at all. Its series and pages are out of date.",
         "evaluation_stale.md",
         5 * _MINUTES,
@@ -356,7 +352,7 @@ def failing_rule(expr: str, labels: dict[str, str] | None = None) -> PrometheusR
         "CpcmonEvaluationFailing",
         expr,
         Severity.WARNING,
-        "Evaluations or estimators fail.",
+        f"{_MODEL}: evaluations or estimators fail",
         f"{_MODEL}: evaluations or single estimators keep failing. See the log for the reason.",
         "evaluation_failing.md",
         _FAILING_SECONDS,
@@ -370,7 +366,7 @@ def degraded_rule(expr: str, labels: dict[str, str] | None = None) -> Prometheus
         "CpcmonInputDegraded",
         expr,
         Severity.WARNING,
-        SUMMARIES[AlertType.DEGRADED_INPUT],
+        f"{_MODEL}: {degraded_title(ONE_DAEMON)}",
         f"{_MODEL}: too many recent records are rejected or look wrong. No accuracy is reported.",
         "degraded_input.md",
         15 * _MINUTES,
@@ -422,7 +418,7 @@ def outdated_rule(config: Config, job: str) -> PrometheusRule:
         "CpcmonRulesOutdated",
         f"count by (job, instance, model, alert) ({' or '.join(map(recent, unknown))})",
         Severity.WARNING,
-        "Prometheus has no rule for an alert of cpcmon.",
+        f"{_MODEL}: Prometheus has no rule for {{{{ $labels.alert }}}}",
         f"{_MODEL}: {{{{ $labels.alert }}}} is configured, but Prometheus has no rule for it. Run `cpcmon rules` again.",
         "rules_outdated.md",
         15 * _MINUTES,

@@ -25,6 +25,7 @@ FIELD_UPPER = "cpcmon:estimated_accuracy_field_upper_ratio"
 FIELD_LEVEL = f'level="{max(FIELD_LEVELS)}"'
 """The level that alerts compare, and people see first."""
 DISAGREEMENT = "cpcmon:estimator_disagreement_ratio"
+BASELINE = "cpcmon:baseline_accuracy_ratio"
 THRESHOLD = "cpcmon:accuracy_threshold_ratio"
 EVIDENCE = "cpcmon:change_evidence"
 EVIDENCE_THRESHOLD = "cpcmon:change_evidence_threshold"
@@ -62,6 +63,7 @@ def recording_rules(job: str) -> list[RecordingRule]:
         RecordingRule(LOWER, _bound("lower", "<", only, counts)),
         RecordingRule(UPPER, _bound("upper", ">", only, counts)),
         RecordingRule(THRESHOLD, _threshold(only)),
+        RecordingRule(BASELINE, _baseline(only)),
         *_field(matcher),
         *_evidence(only),
     ]
@@ -119,6 +121,12 @@ def _threshold(only: str) -> str:
     found = f"cpcmon_accuracy_threshold_ratio{only}"
     weights = f"ignoring ({window}) group_left () (max without (kind) (cpcmon_baseline_records{only}) > 0)"
     return f"sum by ({by}) ({found} * {weights}) / sum by ({by}) ({found} * 0 + {weights}) or max by ({by}) ({found})"
+
+
+def _baseline(only: str) -> str:
+    """Return the mean of the replicas' baselines, weighted by their records."""
+    accuracy, records = f"cpcmon_baseline_accuracy_ratio{only}", f"(cpcmon_baseline_records{only} > 0)"
+    return f"sum by ({WINDOW}) ({accuracy} * {records}) / sum by ({WINDOW}) ({accuracy} * 0 + {records})"
 
 
 COMPARED = {

@@ -20,7 +20,17 @@ from monitor.rules.builtin_rules import (
     outdated_rule,
     warming_rule,
 )
-from monitor.rules.descriptions import ALL_REPLICAS, ONE_DAEMON, ONE_REPLICA, description, summary
+from monitor.rules.descriptions import (
+    ALL_REPLICAS,
+    HELD,
+    ONE_DAEMON,
+    ONE_REPLICA,
+    SINCE,
+    description,
+    since_replicas,
+    since_rule,
+    summary,
+)
 from monitor.rules.replicas import merged_expression, recording_rules
 from monitor.rules.rule import BRIDGE, SEGMENT_LABELS, PrometheusRule, RecordingRule, bridged, group_text
 
@@ -95,12 +105,19 @@ def _configured(model: str, rule: AlertRule, only: str, *, shared: bool) -> Prom
     evaluated_here = merged and rule.kind in {AlertType.ACCURACY, AlertType.DISAGREEMENT}
     # For inhibition: one fault in a scanner also changes its hospital and the whole model.
     is_change = rule.kind is AlertType.CHANGE
+    series = ALL_REPLICAS if merged else ONE_REPLICA if shared else ONE_DAEMON
+    if not merged:
+        fired = SINCE + HELD
+    elif evaluated_here:
+        fired = since_rule(name, rule.name)
+    else:
+        fired = since_replicas(rule.name)
     return PrometheusRule(
         name,
         merged_expression(model, rule, name, only) if merged else of_one,
         rule.severity,
-        summary(rule),
-        description(rule, ALL_REPLICAS if merged else ONE_REPLICA if shared else ONE_DAEMON),
+        summary(rule, series),
+        description(rule, series, fired),
         runbook(rule.kind, upward=rule.upward),
         rule.for_seconds if evaluated_here else 0.0,
         # Fixed labels: two models may have alerts of the same name, and Prometheus forbids equal rules in a group.

@@ -38,7 +38,11 @@ RUN_BY = {
     "docs/kubernetes.md": {"podman": "tests/kubernetes/test_image.py", "": _CLUSTER},
     "docs/notify.md": {"cpcmon notify": "tests/sinks/test_notify_page.py"},
     "docs/plan.md": {"cpcmon plan": HERE},
-    "docs/prometheus.md": {"cp deploy": HERE, "cpcmon rules": HERE},
+    "docs/prometheus.md": {
+        "cp deploy": HERE,
+        "cpcmon rules": HERE,
+        "promtool test": "tests/rules/test_shipped_rules.py",
+    },
     "docs/troubleshooting.md": {"$ cpcmon check-config": HERE},
 }
 

@@ -303,11 +303,13 @@ def test_a_change_of_the_whole_began_where_a_replica_has_the_most_evidence(chang
         of = _of(name, ',direction="down"')
         series[f"cpcmon_change_started_timestamp_seconds{{{of}}}"] = f"{start}x60"
         series[f"cpcmon_change_records_since_start{{{of}}}"] = f"{records}x60"
+        series[f'cpcmon_alert_since_timestamp_seconds{{{_of(name)},alert="dropped"}}'] = f"{start - 300}x60"
     output = change_rules.described(WATCHED | series, 20, "CpcmonDropped")
     assert (
         "density, all, all replicas: the accuracy has dropped: evidence 10^9.0, budget 10^6.5. It began about 1970-01-01"
-        " 00:20:00 +0000 UTC, 90 records ago." in output
+        " 00:20 UTC, 90 records ago." in output
     )
+    assert "Firing in a replica since 1970-01-01 00:05 UTC, for 15m 0s." in output
 
 
 def test_silent_fires_when_all_replicas_are_silent(rules: Rules) -> None:
@@ -337,10 +339,14 @@ def test_replicas_that_are_all_down_have_not_recovered(rules: Rules) -> None:
     assert rules.check() == ""
 
 
-def test_the_description_has_the_merged_numbers(rules: Rules) -> None:
+def test_the_description_has_the_numbers_of_all_replicas(rules: Rules) -> None:
     series = share("a", "300x60", {"ac": "225x60"}) | bounds("a", "210x60", "240x60", "ac")
     output = rules.described(WATCHED | series, 20, ALERT)
-    assert "all replicas: estimated accuracy 75% by ac, interval 70% to 80%." in output
+    assert (
+        "all replicas: estimated accuracy 75.0% by ac, interval 70.0% to 80.0%, of 300 records. The estimate stayed below"
+        in output
+    )
+    assert "below 80.0% for 5m. It has been so since 1970-01-01 00:0" in output
     assert "accuracy.md" in output
 
 

@@ -1,6 +1,7 @@
 """The shipped rules, which work for any configuration, by the real promtool."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -126,8 +127,9 @@ def test_the_severity_is_the_configured_one(rules: Rules, severity: str) -> None
     assert 'model="density"' in output
 
 
-def test_a_description_has_the_estimate_that_the_alert_compares(rules: Rules) -> None:
-    """With its interval and threshold."""
+def test_a_notification_has_the_estimate_that_the_alert_compares(rules: Rules) -> None:
+    """With its interval, threshold and records, what it was, and links where they are set."""
+    of_window = 'job="cpcmon",instance="a",model="density",segment="all"'
     series = _daemon("a") | {
         _firing("a"): "1x60",
         _threshold("a"): "0.8x60",
@@ -135,14 +137,19 @@ def test_a_description_has_the_estimate_that_the_alert_compares(rules: Rules) ->
         _accuracy(estimator="adaptive"): "0.91x60",
         _accuracy("lower_"): "0.71x60",
         _accuracy("upper_"): "0.77x60",
+        f"cpcmon_window_records{{{of_window}}}": "1000x60",
+        f'cpcmon_baseline_accuracy_ratio{{{of_window},kind="reference"}}': "0.893x60",
+        f'cpcmon_baseline_records{{{of_window},kind="reference"}}': "5000x60",
+        f'cpcmon_alert_since_timestamp_seconds{{{of_window},alert="accuracy_low"}}': "300x60",
         'cpcmon_links_info{job="cpcmon",instance="a",runbooks="https://wiki.example",dashboard="",page="https://a.example"}': "1x60",
     }
     output = rules.described(series, 10, "CpcmonAccuracyLow")
+    assert 'summary="density, all records: estimated accuracy 74.2%, was 89.3%"' in output
     assert (
-        "density, all: estimated accuracy 74.2%, interval 71% to 77%, by doc_ts. The compared value stayed below 80%"
-        in output
+        "density, all: estimated accuracy 74.2%, interval 71.0% to 77.0%, by doc_ts, of 1000 records. The compared value stayed"
+        " below 80.0% for as long as accuracy_low requires. Baseline: 89.3%, the 5000 records of the reference. Firing since"
+        " 1970-01-01 00:05 UTC, for 5m 0s." in output
     )
-    assert 'summary="The estimated accuracy of a model is too low."' in output
     assert 'runbook_url="https://wiki.example/accuracy.md"' in output
     assert 'page_url="https://a.example/model?name=density&segment=all"' in output
     assert 'dashboard_url=""' in output
@@ -158,16 +165,17 @@ def test_a_description_has_the_field_interval_of_adaptive(rules: Rules, estimato
     series = _daemon("a") | of_field | {_firing("a"): "1x60", threshold: "0.8x60"}
     output = rules.described(series, 10, "CpcmonAccuracyLow")
     assert (
-        f", by {estimator}, field interval 60% to 85% (in the real shifts we tried, about nine in ten accuracies lay inside)."
+        f", by {estimator}, field interval 60.0% to 85.0% (in the real shifts we tried, about nine in ten accuracies lay inside)."
         in output
     ) is shown
 
 
 @pytest.mark.parametrize("alert", FIRING)
-def test_a_description_reads_well_without_other_series(rules: Rules, alert: str) -> None:
+def test_texts_read_well_without_other_series(rules: Rules, alert: str) -> None:
     """A template that fails would become an error message."""
     output = rules.described(_daemon("a") | {_firing("a", FIRING[alert]): "1x60"}, 10, alert)
     assert re.search(r'description="density[^"{}<>]+\."', output), output
+    assert re.search(r'summary="density[^"{}<>]+"', output), output
 
 
 def test_one_bad_value_before_a_shutdown_fires_nothing(rules: Rules) -> None:
@@ -190,7 +198,10 @@ def _low_together(minutes: int = 60, gone: str = "", hold: int = 30) -> dict[str
             f"cpcmon_window_minimum_records{{{of_model}}}": "200x120",
             f'cpcmon_estimate_records{{{window},estimator="doc_ts"}}': "300x120",
             f'cpcmon_estimate_summed{{{window},estimator="doc_ts"}}': f"{sums}x120",
+            f'cpcmon_estimate_lower_summed{{{window},estimator="doc_ts"}}': f"{sums - 6}x120",
             f'cpcmon_estimate_upper_summed{{{window},estimator="doc_ts"}}': f"{sums + 6}x120",
+            f'cpcmon_baseline_accuracy_ratio{{{window},kind="own"}}': f"{sums / 300}x120",
+            f'cpcmon_baseline_records{{{window},kind="own"}}': f"{sums}x120",
             f'cpcmon_alert_for_seconds{{{of_model},alert="accuracy_low"}}': f"{60 * hold}x120",
             _threshold(instance): "0.8x120",
         }
@@ -202,9 +213,12 @@ def test_a_low_merged_estimate_fires_once(rules: Rules) -> None:
     series = _low_together()
     assert rules.firing(series, 20, 40) == [{"CpcmonWatchdog": 1}, {"CpcmonMergedAccuracyLow": 1, "CpcmonWatchdog": 1}]
     output = rules.described(series, 40, "CpcmonMergedAccuracyLow")
+    # The baselines are weighted by their records: (150 × 0.5 + 270 × 0.9) / 420.
+    assert 'summary="density, all records: estimated accuracy 70.0%, was 75.7%"' in output
     assert (
-        "all replicas: estimated accuracy 72% by doc_ts (accuracy_low compares the upper), below its threshold for 30m 0s"
-        in output
+        "all replicas: estimated accuracy 70.0% by doc_ts, interval 68.0% to 72.0%, of 600 records. accuracy_low compares the"
+        " upper, 72.0%, which stayed below its threshold 80.0% for 30m 0s. Baseline: 75.7%, its own first records, without"
+        " labels. It has been so since 1970-01-01 00:0" in output
     )
     well = series | {name: "299x60" for name in series if "upper_summed" in name}
     assert rules.firing(well, 40) == [{"CpcmonWatchdog": 1}]
@@ -283,3 +297,17 @@ def test_silent_fires_when_all_replicas_are_silent(rules: Rules) -> None:
     series |= {_firing("a", "silent"): "1x60", _firing("b", "silent"): "0x20 1x40"}
     before, after = rules.firing(series, 10, 30)
     assert (before["CpcmonSegmentSilent"], after["CpcmonSegmentSilent"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("job", "job"), ("== 0 or absent", "== 2 or absent"), ("cpcmon_estimate_summed", "cpcmon_estimate_sum")],
+)
+def test_the_shipped_tests_hold_for_the_shipped_rules_and_notice_a_change(
+    promtool: Path, tmp_path: Path, old: str, new: str
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "cpcmon.rules.yml").write_text(RULES.read_text("utf-8").replace(old, new), encoding="utf-8")
+    tests = shutil.copy(RULES.parent / "tests" / "cpcmon.test.yml", tmp_path / "tests")
+    ran = subprocess.run([promtool, "test", "rules", tests], capture_output=True, text=True, check=False)
+    assert (ran.returncode == 0) is (old == new), ran.stdout + ran.stderr
