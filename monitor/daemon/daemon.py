@@ -82,12 +82,12 @@ def read(path: Path, watch: ConfigWatch | None = None) -> tuple[Config, Referenc
     return config, {model.name: reference for model, reference in load_models(config)}
 
 
-def _notified(state: State, parts: Parts) -> list[AlertKey]:
-    """Return the alerts that were notified before the start."""
+def _notified(state: State, parts: Parts) -> tuple[set[AlertKey], set[AlertKey]]:
+    """Return the alerts that were notified before the start, and those whose last message may not have been delivered."""
+    fired = {alert for evaluator in parts.evaluators.values() for alert in evaluator.fired}
     stored = state.values().get(NOTIFIED_KEY)
-    if stored is not None:
-        return notified_from_bytes(stored)
-    return [alert for evaluator in parts.evaluators.values() for alert in evaluator.notified]
+    notified = fired if stored is None else set(notified_from_bytes(stored))
+    return notified, notified ^ fired
 
 
 def _answer(reloads: Sequence[Reload], problem: str | None) -> None:
@@ -222,7 +222,7 @@ class Daemon:
         for remark in config.remarks:
             log.warning("%s", remark)
         self._telemetry.configured(list(references))
-        status.sinks.configured(config, _notified(state, parts))
+        status.sinks.configured(config, *_notified(state, parts))
         for name, model in parts.ingestion.states.common.items():
             log.info("%s: %s", name, model.windows.memory())
         runner = Runner(

@@ -154,7 +154,7 @@ class Evaluator:
     config: ModelConfig
     reference: Reference | None
     snapshots: Snapshots
-    notified: tuple[tuple[str, str, str], ...] = ()
+    fired: tuple[tuple[str, str, str], ...] = ()
     """Alerts that were firing before the start: model, segment and name."""
     shared: bool = False
     """Whether several processes share the records of the model."""
@@ -241,7 +241,7 @@ class Evaluator:
         if memory.changes and (changes := changes_from_bytes(memory.changes, len(self._detectors))):
             self._changes = changes
         self._missing = {one.segment: one for one in memory.windows}
-        self.notified = tuple((self.name, segment, alert) for segment, alert in memory.firing())
+        self.fired = tuple((self.name, segment, alert) for segment, alert in memory.firing())
 
     def alert_state_bytes(self) -> bytes:
         """Return the alert state as bytes."""

@@ -38,8 +38,8 @@ class SinkManager:
         self.webhook: WebhookSink | None = None
         self.heartbeat: HeartbeatSink | None = None
 
-    def configured(self, config: Config, notified: Iterable[Key]) -> None:
-        """Apply a configuration; `notified` are the alerts whose start was delivered before the daemon started."""
+    def configured(self, config: Config, notified: Iterable[Key] = (), unsure: Iterable[Key] = ()) -> None:
+        """Apply a configuration; `notified` and `unsure` are those of a `WebhookSink` when the daemon starts."""
         with self._lock:
             wanted = {model.name for model in config.models}
             for gone in self._reports.keys() - wanted:
@@ -52,11 +52,15 @@ class SinkManager:
                     self._prometheus.publish(report)
             webhook, heartbeat = self._settings
             if config.webhook != webhook:
-                self._replace_webhook(config.webhook, notified)
+                self._replace_webhook(config.webhook, notified, unsure)
             if self.webhook is not None:
                 self.webhook.links = config.links
             if config.heartbeat != heartbeat:
                 self._replace_heartbeat(config.heartbeat)
+            if self.webhook is not None:
+                # Models that were removed while the daemon was stopped never had a report.
+                for gone in self.webhook.models() - wanted:
+                    self.webhook.forget(gone)
             self._settings, self._started = (config.webhook, config.heartbeat), True
 
     def publish(self, report: Report) -> None:
@@ -79,7 +83,7 @@ class SinkManager:
     def notified(self) -> AbstractSet[Key] | None:
         """Return the alerts whose start was delivered and whose end was not; None without a webhook.
 
-        A queued message counts as not sent: after a restart it has to be sent again.
+        A queued message counts as not sent. So the alerts differ from those that fire, and a restart sends it again.
         """
         with self._lock:
             return None if self.webhook is None else self.webhook.firing ^ self.webhook.queue.undelivered()
@@ -95,14 +99,14 @@ class SinkManager:
                 sink.close()
             self.webhook = self.heartbeat = None
 
-    def _replace_webhook(self, settings: HttpTarget | None, notified: Iterable[Key]) -> None:
+    def _replace_webhook(self, settings: HttpTarget | None, notified: Iterable[Key], unsure: Iterable[Key]) -> None:
         if self._started:
             # Messages that the previous webhook did not deliver are sent by the new one.
-            notified = set() if self.webhook is None else self.webhook.firing - self.webhook.queue.undelivered()
+            notified, unsure = ((), ()) if self.webhook is None else self.webhook.delivered()
         if self.webhook is not None:
             self.webhook.close()
         self.webhook = (
-            None if settings is None else WebhookSink(MessageQueue("webhook", HttpSender(settings)), notified)
+            None if settings is None else WebhookSink(MessageQueue("webhook", HttpSender(settings)), notified, unsure)
         )
 
     def _replace_heartbeat(self, settings: Heartbeat | None) -> None:

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -184,22 +185,28 @@ class HeartbeatSink:
 
 
 class WebhookSink:
-    """Posts a message when an alert starts to fire and when it resolves; `notified` are the alerts that the receiver knows to be firing."""
+    """Posts a message when an alert starts to fire and when it resolves.
 
-    def __init__(self, queue: MessageQueue, notified: Iterable[Key] = ()) -> None:
+    `notified` are the alerts that the receiver knows to be firing. It may or may not know the last change of those that are
+    `unsure`: a daemon that is killed cannot say what it has just delivered. They get a message in any case.
+    """
+
+    def __init__(self, queue: MessageQueue, notified: Iterable[Key] = (), unsure: Iterable[Key] = ()) -> None:
         self.queue = queue
         self.firing = frozenset(notified)
         """The alerts that fire, by the messages sent or queued."""
+        self._unsure = frozenset(unsure)
+        """Until the first report of their model."""
         self._since: dict[Key, float] = {}
         """When they began to fire, as far as known: not before the first report."""
         self.links = Links()
 
     def publish(self, report: Report) -> None:
         """Queue a message for each alert that started to fire or resolved since the previous report."""
-        before = {key for key in self.firing if key[0] == report.model}
+        before, unsure = _of(report.model, self.firing), _of(report.model, self._unsure)
         windows = report.windows
         firing, known = set[Key](), set[Key]()
-        fired = {segment for _, segment, _ in before}
+        fired = {segment for _, segment, _ in before | unsure}
         # The others have no news.
         looked_at = {window for window, name in enumerate(windows.names) if name in fired}
         for window in sorted(looked_at.union(np.flatnonzero(windows.alerts.firing.any(axis=0)).tolist())):
@@ -209,7 +216,7 @@ class WebhookSink:
                 if status.firing:
                     firing.add(key)
                     self._since[key] = status.since
-                if status.firing != (key in before):
+                if key in unsure or status.firing != (key in before):
                     one = windows.without_performance()[window]
                     fields = {
                         "kind": status.kind.value,
@@ -229,15 +236,23 @@ class WebhookSink:
                     }
                     reason = "fired" if status.firing else "recovered"
                     self.queue.put(key, _body(key, reason, report.at, status.since, fields))
-        self._end(before - known, report.at)
-        self.firing = (self.firing - before) | firing
+        self._end((before | unsure) - known, report.at)
+        self.firing, self._unsure = (self.firing - before) | firing, self._unsure - unsure
         self._since = {key: since for key, since in self._since.items() if key in self.firing}
 
     def forget(self, model: str) -> None:
         """Resolve the alerts of a model that is no longer configured."""
-        before = {key for key in self.firing if key[0] == model}
-        self._end(before, time.time())
-        self.firing -= before
+        self._end(_of(model, self.firing | self._unsure), time.time())
+        self.firing, self._unsure = self.firing - _of(model, self.firing), self._unsure - _of(model, self._unsure)
+
+    def models(self) -> set[str]:
+        """Return the models of which the receiver may know an alert."""
+        return {model for model, _, _ in self.firing | self._unsure}
+
+    def delivered(self) -> tuple[AbstractSet[Key], AbstractSet[Key]]:
+        """Return `notified` and `unsure` for a sink that continues this one."""
+        unsure = self._unsure | self.queue.undelivered()
+        return self.firing - unsure, unsure
 
     def close(self) -> None:
         """Send what can be sent within two seconds, and stop."""
@@ -253,6 +268,10 @@ class WebhookSink:
                 "links": _links(self.links, key),
             }
             self.queue.put(key, _body(key, "gone", at, at, words))
+
+
+def _of(model: str, keys: AbstractSet[Key]) -> set[Key]:
+    return {key for key in keys if key[0] == model}
 
 
 def _body(key: Key, reason: str, at: float, since: float, fields: Mapping[str, object]) -> bytes:

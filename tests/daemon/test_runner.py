@@ -287,7 +287,7 @@ def test_alert_state_that_could_not_be_written_survives_a_reload(site: Site, mon
         before.ingestion.stop(site.clock().now)
     assert before.ingestion.values.unwritten() == {key_of("density"): stored}
     after = build(config, {"density": monitor_reference()}, state, before.ingestion.values.unwritten())
-    assert after.evaluators["density"].notified == (("density", "all", "accuracy_low"),)
+    assert after.evaluators["density"].fired == (("density", "all", "accuracy_low"),)
     assert after.ingestion.values.unwritten() == {key_of("density"): stored}
 
 

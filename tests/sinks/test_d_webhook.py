@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from monitor.config.config import HttpTarget, Links
+from monitor.config.config import Config, HttpTarget, Links, Storage
 from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.baselines.comparison import Baseline, BaselineKind
 from monitor.core.change import ChangeStatus, Direction
 from monitor.core.estimate import Estimate, Interval
 from monitor.core.performance import Metric
 from monitor.sinks.http_sender import HttpSender
+from monitor.sinks.manager import SinkManager
 from monitor.sinks.message_words import description, summary
 from monitor.sinks.notifications import MessageCounters, MessageQueue, WebhookSink
 from tests.sinks.receiver import AT, Receiver, alert, report, segment, status
@@ -34,9 +36,9 @@ def to() -> Iterator[Open]:
     """Open sinks that are closed at the end."""
     with ExitStack() as stack:
 
-        def opened(url: str, notified: Any = (), *, timeout_seconds: float = 10.0) -> WebhookSink:
+        def opened(url: str, notified: Any = (), unsure: Any = (), *, timeout_seconds: float = 10.0) -> WebhookSink:
             sender = HttpSender(HttpTarget(url, timeout_seconds=timeout_seconds, allow_http=True))
-            sink = WebhookSink(MessageQueue("webhook", sender, first_wait_seconds=0.01), notified)
+            sink = WebhookSink(MessageQueue("webhook", sender, first_wait_seconds=0.01), notified, unsure)
             stack.callback(sink.close)
             return sink
 
@@ -261,15 +263,53 @@ def test_e8_a_restart_repeats_no_message(to: Open) -> None:
     assert (body["segment"], body["status"], body["reason"]) == ("site=A", "resolved", "recovered")
 
 
+def test_the_alerts_of_a_model_that_was_removed_before_a_start_are_resolved_as_gone(tmp_path: Path) -> None:
+    manager = SinkManager()
+    with Receiver() as receiver:
+        webhook = HttpTarget(receiver.url(), allow_http=True)
+        manager.configured(Config(Storage(tmp_path), (), (), webhook=webhook), [("density", "all", "accuracy_low")])
+        body = receiver.get().json
+        manager.close()
+    assert (body["model"], body["status"], body["reason"]) == ("density", "resolved", "gone")
+
+
 def test_e8_a_reload_that_replaces_the_webhook_repeats_no_message(to: Open) -> None:
     with Receiver() as first, Receiver() as second:
         old = to(first.url())
         old.publish(report(segment(FIRING)))
-        first.get()
-        new = to(second.url(), old.firing)
+        wait_until(lambda: old.queue.counters().sent == 1)
+        new = to(second.url(), *old.delivered())
         new.publish(report(segment(FIRING)))
         new.publish(report(segment(OK)))
         assert second.get().json["status"] == "resolved"
+
+
+def test_a_webhook_that_replaces_another_sends_the_end_that_it_could_not_deliver(to: Open) -> None:
+    with Receiver(status(204), status(503)) as first, Receiver() as second:
+        old = to(first.url())
+        old.publish(report(segment(FIRING)))
+        wait_until(lambda: old.queue.counters().sent == 1)
+        old.publish(report(segment(OK)))
+        new = to(second.url(), *old.delivered())
+        new.publish(report(segment(OK)))
+        assert second.get().json["status"] == "resolved"
+
+
+@pytest.mark.parametrize("notified", [[("density", "all", "accuracy_low")], []], ids=["fired", "quiet"])
+@pytest.mark.parametrize(("now", "told"), [(FIRING, "firing"), (OK, "resolved")])
+def test_an_alert_gets_one_message_if_it_is_unsure_whether_the_receiver_knows_its_last_change(
+    to: Open, now: AlertStatus, told: str, notified: Any
+) -> None:
+    """The daemon was killed before it stored what it had delivered."""
+    with Receiver() as receiver:
+        sink = to(receiver.url(), notified, [("density", "all", "accuracy_low")])
+        sink.publish(report(segment(now)))
+        sink.publish(report(segment(now)))
+        sink.publish(report(segment(now), segment(FIRING, of=SITE)))
+        assert [(got["segment"], got["status"]) for got in (receiver.get().json, receiver.get().json)] == [
+            ("all", told),
+            ("site=A", "firing"),
+        ]
 
 
 def test_d3_user_and_password_are_sent_and_shown_nowhere(to: Open, caplog: pytest.LogCaptureFixture) -> None:
