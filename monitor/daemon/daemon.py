@@ -29,7 +29,7 @@ from monitor.evaluation.stored_values import NOTIFIED_KEY, AlertKey, notified_as
 from monitor.ingest.ingestion import PendingValues
 from monitor.state.store import State
 from monitor.telemetry import DaemonFacts, HttpFacts, Telemetry
-from monitor.web.pages.routes import probe_pages, standard_pages
+from monitor.web.pages.routes import OPENMETRICS, probe_pages, standard_pages
 from monitor.web.server.request import Packed, Pages, Response
 from monitor.web.server.web_server import WebServer
 
@@ -315,10 +315,11 @@ class Daemon:
             status=status.document,
         )
 
-    def _metrics(self) -> Response:
+    def _metrics(self, content_type: str) -> Response:
         page = self._status.sinks.metrics()
         start = Packed(tuple(one.packed for one in page.texts), page.size, page.crc)
-        return Response(self._telemetry.page(), start=start)
+        # The part of the reports has gauges only, which both formats write alike.
+        return Response(self._telemetry.page(openmetrics=content_type == OPENMETRICS), start=start)
 
     def _facts(self) -> DaemonFacts:
         counts = self._server.counts()

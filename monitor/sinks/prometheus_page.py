@@ -320,7 +320,7 @@ class _Writer:
         self._headline = HEADLINE if report.reference is None else report.reference.headline
         whole = np.array([segment_series is SegmentSeries.ALL or not one for one in windows.segments], dtype=np.bool_)
         self._in_full = whole
-        """Windows with all estimators."""
+        """Windows with all estimators, and with what is 0."""
         self._write_model(report, windows)
         self._write_windows(windows)
         self._write_comparisons(windows)
@@ -417,7 +417,8 @@ class _Writer:
         self._add_windows(RECORDS, windows.records)
         self._add_windows(VALID, windows.valid)
         states = np.arange(len(STATES))[:, None] == windows.states
-        self._add_windows(STATE, states, [("", f',state="{state}"') for state in STATES])
+        around = [("", f',state="{state}"') for state in STATES]
+        self._add_windows(STATE, states, around, states | self._in_full)
         self._add_windows(LAST_RECORD, windows.last_record_at)
         self._add_windows(LAST_VALID, windows.last_valid_at)
 
@@ -464,8 +465,9 @@ class _Writer:
         severities = [f',severity="{one.severity}"' for one in alerts.quiet]
         around = list(zip(names, severities, strict=True))
         self._add_windows(FIRING, alerts.firing, around, alerts.applies)
-        self._add_windows(PENDING, alerts.phases == _PENDING, around, alerts.applies)
-        self._add_windows(HELD, alerts.held, around, alerts.applies)
+        pending = alerts.phases == _PENDING
+        self._add_windows(PENDING, pending, around, alerts.applies & (pending | self._in_full))
+        self._add_windows(HELD, alerts.held, around, alerts.applies & (alerts.held | self._in_full))
         self._add_windows(SINCE, alerts.since, around, alerts.active)
         rows = [row for row, one in enumerate(alerts.quiet) if one.kind is AlertType.ACCURACY and one.estimator]
         estimators = {row: f"estimator={quoted(label_value(alerts.quiet[row].estimator or ''))}," for row in rows}

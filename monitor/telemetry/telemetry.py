@@ -8,6 +8,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from monitor.core.estimate import ADAPTIVE, CONSENSUS
 from monitor.core.estimators import ESTIMATORS
@@ -16,6 +17,7 @@ from monitor.telemetry.families import DaemonFacts, FactsCollector
 log = logging.getLogger("cpcmon")
 
 _EVALUATION_SECONDS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
+_EOF = b"# EOF\n"
 _TICK_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 
 
@@ -125,16 +127,17 @@ class Telemetry:
         """Count a round of the ingestion loop."""
         self._tick.observe(seconds)
 
-    def page(self) -> bytes:
-        """Return all series in the text format 0.0.4. A part that fails is left out and counted."""
+    def page(self, *, openmetrics: bool = False) -> bytes:
+        """Return all series in the text format 0.0.4, or in OpenMetrics 1.0. A part that fails is left out and counted."""
         pages, failed = [], 0
         for part in self._parts:
             try:
-                pages.append(generate_latest(_Families(_without_created(part))))
+                pages.append(_openmetrics(_filled(part)) if openmetrics else _text(_without_created(part)))
             except Exception as error:  # estimates and alerts must still be scraped
                 log.exception("metrics: rendering a part of the page failed: %s", type(error).__name__)
                 failed += 1
-        return b"".join([*pages, generate_latest(_Families(self._last(failed)))])
+        last = self._last(failed)
+        return b"".join([*pages, *((_openmetrics(last), _EOF) if openmetrics else (_text(last),))])
 
     def _last(self, failed: int) -> Iterator[Metric]:
         if self._reloaded_at is not None:
@@ -157,12 +160,26 @@ class _Families:
         return self._families
 
 
+def _text(families: Iterable[Metric]) -> bytes:
+    return generate_latest(_Families(families))
+
+
+def _openmetrics(families: Iterable[Metric]) -> bytes:
+    """Return families without the end of a page."""
+    page: bytes = generate_openmetrics(_Families(families))  # type: ignore[no-untyped-call]
+    return page.removesuffix(_EOF)
+
+
+def _filled(collector: _Collector) -> Iterator[Metric]:
+    """Yield families without empty ones."""
+    return (metric for metric in collector.collect() if metric.samples)
+
+
 def _without_created(collector: _Collector) -> Iterator[Metric]:
-    """Yield families without their `_created` series, which would double the page, and without empty families."""
-    for metric in collector.collect():
+    """Yield families without their `_created` series, which the text format does not know."""
+    for metric in _filled(collector):
         metric.samples = [sample for sample in metric.samples if sample.name != f"{metric.name}_created"]
-        if metric.samples:
-            yield metric
+        yield metric
 
 
 def _estimators() -> list[str]:

@@ -103,10 +103,11 @@ class Process:
         assert found is not None
         return found.group()
 
-    def ask(self, path: str, method: str = "GET") -> tuple[int, str]:
+    def ask(self, path: str, method: str = "GET", accept: str = "*/*") -> tuple[int, str]:
         """Send a request; return status and body."""
         try:
-            with urlopen(Request(self.url + path, method=method), timeout=LIMIT) as answer:  # noqa: S310 - our own
+            asked = Request(self.url + path, method=method, headers={"Accept": accept})  # noqa: S310 - our own
+            with urlopen(asked, timeout=LIMIT) as answer:  # noqa: S310 - our own
                 return answer.status, answer.read().decode()
         except HTTPError as error:
             return error.code, error.read().decode()

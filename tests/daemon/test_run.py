@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from tests.conftest import Ran
 from tests.daemon.conftest import Site
 from tests.daemon.kafka_site import assert_matches_oracle
 from tests.daemon.process import LIMIT, Process, one, running, write_records, write_reference
+from tests.grafana.dashboard import Query
+from tests.grafana.prometheus_server import prometheus
 from tests.servers import real_server
 from tests.sinks.receiver import Receiver, status
 from tests.strategies import Singles, synthetic
@@ -56,6 +59,30 @@ def test_exported_estimates_match_the_oracle(site: Site) -> None:
         text = process.ask("/metrics")[1]
     checked = subprocess.run([real_server("promtool"), "check", "metrics"], input=text, text=True, capture_output=True)  # noqa: PLW1510
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_prometheus_scrapes_openmetrics_and_stores_every_series_of_it(site: Site) -> None:
+    write_records(site.inbox / "a.jsonl", HEALTHY[:600], site=["A", "B"])
+
+    def asked(expression: str) -> list[tuple[dict[str, str], float]]:
+        return server.answer(Query("", "", expression, "", instant=True), {})
+
+    def scraped() -> bool:
+        lines = process.ask("/metrics", accept="application/openmetrics-text")[1].splitlines()
+        count = sum(not one.startswith("#") for one in lines)
+        return [value for _, value in asked("scrape_samples_scraped")] == [count]
+
+    with ExitStack() as stack:
+        process = stack.enter_context(running(site.config))
+        page = process.wait_for(*window_records(300))
+        target = process.url.removeprefix("http://")
+        server = stack.enter_context(prometheus(site.folder, {"cpcmon": [target]}, "groups: []\n"))
+        wait_until(scraped, lambda: f"{asked('scrape_samples_scraped')}", LIMIT)
+        assert [labels["model"] for labels, _ in asked("cpcmon_evaluations_created")] == ["density"]
+        stored = {labels["segment"]: value for labels, value in asked('cpcmon_window_records{model="density"}')}
+        expected = {one: page[f'cpcmon_window_records{{model="density",segment="{one}"}}'] for one in stored}
+        assert stored == expected
+        assert stored.keys() == {"all", "site=A", "site=B"}
 
 
 def test_it_imports_no_library_that_it_does_not_use(site: Site) -> None:

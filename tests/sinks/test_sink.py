@@ -181,6 +181,21 @@ def test_by_default_segments_show_the_headline_and_what_alerts_on_them_compare()
     assert 'cpcmon_predicted_class_ratio{class="a",model="density",segment="site=A"}' not in page.decode()
 
 
+def test_by_default_segments_show_only_the_state_that_holds() -> None:
+    held = replace(reports.accuracy_low(), held=True, phase=AlertPhase.PENDING)
+    sink = PrometheusSink(SegmentSeries.HEADLINE)
+    alerts = (reports.accuracy_low(name="calm"), held)
+    sink.publish(reports.report(reports.window(alerts=alerts), reports.window((("site", "A"),), alerts=alerts)))
+    found = samples(bytes(sink.page()))
+    states = {series: value for series, value in found.items() if series.startswith("cpcmon_window_state")}
+    assert [series for series in states if "site=A" in series] == [
+        "cpcmon_window_state{model=density,segment=site=A,state=ok}"
+    ]
+    assert len(states) == 1 + len(WindowState)
+    for name, shown in {"firing": 2, "pending": 1, "held": 1}.items():
+        assert sum(one.startswith(f"cpcmon_alert_{name}") and "site=A" in one for one in found) == shown
+
+
 def test_shares_of_replicas_keep_what_the_rules_merge() -> None:
     """The members of the consensus, for its disagreement, on which the field interval of the whole depends."""
     part = reports.share((("site", "A"),))

@@ -2,11 +2,15 @@
 
 import logging
 import subprocess
+import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import prometheus_client
 import pytest
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from monitor.core.estimators import ESTIMATORS
 from monitor.records.rejections import Reason
@@ -213,7 +217,50 @@ def test_a_part_that_fails_is_counted_and_the_others_stay(caplog: pytest.LogCapt
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-def test_there_are_no_created_series(telemetry: Telemetry) -> None:
+def _read_strictly(page: bytes) -> Iterable[Metric]:
+    found: Iterable[Metric] = text_string_to_metric_families(page.decode())  # type: ignore[no-untyped-call]
+    return found
+
+
+def test_openmetrics_has_the_same_values_and_ends_once(telemetry: Telemetry) -> None:
+    """Read strictly, with the part of the reports."""
+    sink = PrometheusSink()
+    sink.publish(reports.full())
+    page = bytes(sink.page()) + telemetry.page(openmetrics=True)
+    assert page.count(b"# EOF") == 1
+    found = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in _read_strictly(page)
+        for sample in family.samples
+        if not sample.name.startswith("process_") and not sample.name.endswith("_created")
+    }
+    expected = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in prometheus_client.parser.text_string_to_metric_families(
+            (bytes(sink.page()) + telemetry.page()).decode()
+        )
+        for sample in family.samples
+        if not sample.name.startswith("process_")
+    }
+    assert found == expected
+
+
+def test_openmetrics_says_since_when_a_counter_counts_unless_the_state_keeps_it(telemetry: Telemetry) -> None:
+    """A counter that was restored began with an earlier process."""
+    before = time.time()
+    page = telemetry.page(openmetrics=True)
+    created = {
+        sample.name: sample.value
+        for family in _read_strictly(page)
+        for sample in family.samples
+        if sample.name.endswith("_created")
+    }
+    assert before - 60.0 < created["cpcmon_evaluations_created"] <= before
+    assert "cpcmon_tick_duration_seconds_created" in created
+    assert "cpcmon_records_created" not in created
+
+
+def test_the_text_format_has_no_created_series(telemetry: Telemetry) -> None:
     """The default registry of the library is not changed."""
     telemetry.evaluated("density", 0.1)
     assert b"_created" not in telemetry.page()

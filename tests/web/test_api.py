@@ -202,7 +202,7 @@ def test_points_without_an_estimate_are_null() -> None:
 
 
 def test_both_are_served_as_json(serve: Serve) -> None:
-    pages = standard_pages(_site(), metrics=lambda: Response(b""), reload=None, status=bytes)
+    pages = standard_pages(_site(), metrics=lambda _: Response(b""), reload=None, status=bytes)
     served = serve(pages)
     for path in ("/api/v1/history?model=%3Cb%3Edensity%3C/b%3E&span=month", "/api/v1/rejects"):
         answer = served.ask(path)
@@ -299,7 +299,7 @@ def test_reliability_bins_have_bounds_and_null_when_empty(site: Site, reference:
 
 @pytest.mark.parametrize("path", ["/api/v1/configuration", "/api/v1/reference?model=density"])
 def test_documents_are_json_for_get_only(serve: Serve, site: Site, path: str) -> None:
-    pages = standard_pages(site, metrics=lambda: Response(b""), reload=None, status=lambda: b"{}")
+    pages = standard_pages(site, metrics=lambda _: Response(b""), reload=None, status=lambda: b"{}")
     answer = serve(pages).ask(path)
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert json.loads(answer.body)["version"] == 1

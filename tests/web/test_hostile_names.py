@@ -61,7 +61,7 @@ def _site(evil: str) -> Site:
 @pytest.mark.parametrize("evil", EVIL)
 def test_no_name_becomes_markup_on_any_page(evil: str) -> None:
     """Finds every HTML page by its content type."""
-    pages = standard_pages(_site(evil), metrics=lambda: Response(b""), reload=None, status=bytes)
+    pages = standard_pages(_site(evil), metrics=lambda _: Response(b""), reload=None, status=bytes)
     read = []
     for path, page in pages.items():
         if "GET" not in page.methods:

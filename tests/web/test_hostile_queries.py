@@ -42,7 +42,7 @@ def _site() -> Site:
 @pytest.fixture
 def status_of(serve: Serve, caplog: pytest.LogCaptureFixture) -> Ask:
     """Request a target and check every response; returns its status."""
-    client = serve(standard_pages(_site(), metrics=lambda: Response(b""), reload=None, status=bytes))
+    client = serve(standard_pages(_site(), metrics=lambda _: Response(b""), reload=None, status=bytes))
     caplog.set_level(logging.DEBUG)
 
     def ask(target: str) -> int:

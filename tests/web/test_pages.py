@@ -6,7 +6,7 @@ from http import HTTPStatus
 import pytest
 
 from monitor.web.pages.rendering import CSP
-from monitor.web.pages.routes import probe_pages, standard_pages
+from monitor.web.pages.routes import METRICS, OPENMETRICS, metrics_type, probe_pages, standard_pages
 from monitor.web.server.request import Pages, Response
 from monitor.web.site import Health, Site
 from tests.web.conftest import Serve
@@ -38,7 +38,7 @@ class Daemon:
         )
         return standard_pages(
             site,
-            metrics=lambda: Response(b"cpcmon_build_info 1\n"),
+            metrics=lambda kind: Response(f"as {kind}\n".encode()),
             reload=self.reload if lifecycle else None,
             status=lambda: b"{}",
         )
@@ -47,7 +47,7 @@ class Daemon:
 @pytest.mark.parametrize(
     ("path", "content_type", "body"),
     [
-        ("/metrics", "text/plain; version=0.0.4; charset=utf-8", b"cpcmon_build_info 1\n"),
+        ("/metrics", METRICS, f"as {METRICS}\n".encode()),
         ("/-/healthy", "text/plain; charset=utf-8", b"cpcmon is healthy.\n"),
         ("/-/ready", "text/plain; charset=utf-8", b"cpcmon is ready.\n"),
         ("/api/v1/status", "application/json", b"{}"),
@@ -57,6 +57,43 @@ def test_each_page_has_its_content_type(serve: Serve, path: str, content_type: s
     """Prometheus 3 refuses a scrape without the right one."""
     answer = serve(Daemon().pages(lifecycle=False)).ask(path)
     assert (answer.status, answer.headers["content-type"], answer.body) == (200, content_type, body)
+
+
+_PROMETHEUS_2 = (
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+_PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+    "application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,"
+    "text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
+)
+
+
+def test_the_metrics_page_is_openmetrics_for_who_asks_for_it(serve: Serve) -> None:
+    answer = serve(Daemon().pages(lifecycle=False)).ask("/metrics", accept=_PROMETHEUS_2)
+    assert (answer.headers["content-type"], answer.headers["vary"]) == (OPENMETRICS, "Accept")
+    assert answer.body == f"as {OPENMETRICS}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("accepted", "expected"),
+    [
+        ("", METRICS),
+        ("*/*", METRICS),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", METRICS),
+        (_PROMETHEUS_2, OPENMETRICS),
+        (_PROMETHEUS_3, OPENMETRICS),
+        ("Application/OpenMetrics-Text", OPENMETRICS),
+        ("application/openmetrics-text; version=0.0.1", METRICS),
+        ("application/openmetrics-text; version=1.0.0; q=0.3, text/plain; version=0.0.4; q=0.5", METRICS),
+        ("application/openmetrics-text;q=0", METRICS),
+        ("application/openmetrics-text;q=nan", METRICS),
+        ("application/openmetrics-text;q=x,;=,", METRICS),
+    ],
+)
+def test_openmetrics_is_chosen_where_it_is_asked_for_and_not_liked_less(accepted: str, expected: str) -> None:
+    assert metrics_type(accepted) == expected
 
 
 def test_health_and_readiness_report_problems(serve: Serve) -> None:
@@ -79,7 +116,7 @@ def test_the_liveness_probe_asks_for_nothing_that_may_hang(serve: Serve) -> None
 
     stuck = ["evaluation has made no progress for 400 seconds"]
     site = Site(reports=three_models, now=lambda: NOW, version="1.2.3", unhealthy=lambda: stuck, health=hangs)
-    answer = serve(standard_pages(site, metrics=lambda: Response(b""), reload=None, status=bytes)).ask("/-/healthy")
+    answer = serve(standard_pages(site, metrics=lambda _: Response(b""), reload=None, status=bytes)).ask("/-/healthy")
     assert (answer.status, answer.body) == (503, b"evaluation has made no progress for 400 seconds\n")
 
 
@@ -115,7 +152,7 @@ def test_commands_only_when_enabled_and_not_from_a_browser(serve: Serve) -> None
 
     site = Site(reports=three_models, unhealthy=list, health=lambda: Health([], []), now=lambda: NOW, version="1.2.3")
     pages = [
-        standard_pages(site, metrics=lambda: Response(b""), reload=None, status=bytes, command=one)
+        standard_pages(site, metrics=lambda _: Response(b""), reload=None, status=bytes, command=one)
         for one in (None, command)
     ]
     assert serve(pages[0]).ask("/-/command", "POST", body=b"{}").status == 403

@@ -78,7 +78,7 @@ def test_not_found_is_a_whole_page() -> None:
     ],
 )
 def test_static_files_are_cached_only_under_their_mark(serve: Serve, path: str, content_type: str, body: bytes) -> None:
-    pages = standard_pages(site_of(), metrics=lambda: Response(b""), reload=None, status=bytes)
+    pages = standard_pages(site_of(), metrics=lambda _: Response(b""), reload=None, status=bytes)
     client = serve(pages)
     answer = client.ask(f"{path}?v={MARK}")
     assert (answer.status, answer.headers["content-type"], answer.body) == (200, content_type, body)
@@ -89,7 +89,7 @@ def test_static_files_are_cached_only_under_their_mark(serve: Serve, path: str, 
 
 def test_every_link_of_the_footer_is_a_page() -> None:
     site = site_of(three_models())
-    pages = standard_pages(site, metrics=lambda: Response(b""), reload=None, status=bytes)
+    pages = standard_pages(site, metrics=lambda _: Response(b""), reload=None, status=bytes)
     footer = _page(site).partition("<footer")[2]
     links = [
         tag["href"] for name, tag in Reader(footer.partition(">")[2].partition("</footer>")[0]).tags if name == "a"
@@ -102,7 +102,7 @@ def test_every_link_of_the_footer_is_a_page() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/rejects", "/configuration"])
 def test_pages_without_data_are_well_formed(path: str) -> None:
-    pages = standard_pages(site_of(), metrics=lambda: Response(b""), reload=None, status=bytes)
+    pages = standard_pages(site_of(), metrics=lambda _: Response(b""), reload=None, status=bytes)
     answer = pages[path].answer(Request("GET", path))
     assert answer.status == HTTPStatus.OK
     Reader(answer.body.decode())

@@ -1,5 +1,6 @@
 """The pages by path. Expensive ones are cached for a second."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -86,8 +87,17 @@ class CachedPage:
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 """The content type that Prometheus 3 requires."""
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+_METRICS_TYPES: Mapping[str, tuple[str, set[str | None]]] = {
+    "application/openmetrics-text": (OPENMETRICS, {None, "1.0.0"}),
+    "text/plain": (METRICS, {None, "0.0.4"}),
+    "text/*": (METRICS, {None}),
+    "*/*": (METRICS, {None}),
+}
+"""What answers a type in an Accept header, if it asks for one of these versions."""
 NOT_ENABLED = "lifecycle API is not enabled: start with --web.enable-lifecycle"
 NOT_FOR_BROWSERS = "reload: expected a request without Origin, found one from a browser: use curl -X POST, or SIGHUP"
+_WEIGHT = re.compile(r"[01](\.[0-9]{0,3})?")
 _RELOAD_SECONDS = 330.0
 _NO_COMMAND = "command: expected a request without Origin, found one from a browser: use curl -X POST, or cpcmon"
 _COMMAND_SECONDS = 120.0
@@ -108,14 +118,14 @@ _CACHED = {"/", "/model"}
 def standard_pages(
     site: Site,
     *,
-    metrics: Callable[[], Response],
+    metrics: Callable[[str], Response],
     reload: Callable[[], str | None] | None,
     status: Callable[[], bytes],
     command: Callable[[bytes], tuple[HTTPStatus, str]] | None = None,
 ) -> Pages:
     """Return the pages by path. All functions are called on the server's threads, several at once.
 
-    `reload` returns the problem, or None on success; without it, reloading over HTTP is disabled. So are commands without
+    `metrics` takes the content type: METRICS or OPENMETRICS. `reload` returns the problem, or None on success; without it, reloading over HTTP is disabled. So are commands without
     `command`, which returns a status and a sentence.
     """
     return {
@@ -123,7 +133,7 @@ def standard_pages(
         **{
             path: Page(_html_page(site, CachedPage(page) if path in _CACHED else page)) for path, page in _PAGES.items()
         },
-        "/metrics": Page(lambda _: replace(metrics(), content_type=METRICS)),
+        "/metrics": Page(_metrics_page(metrics)),
         **{path: Page(_problems_page(problems, well)) for path, (problems, well) in _checks(site).items()},
         "/-/reload": _reload_page(reload),
         "/-/command": _command_page(command),
@@ -153,6 +163,31 @@ def _checks(site: Site) -> dict[str, tuple[Callable[[], Sequence[str]], str]]:
         "/-/healthy": (site.unhealthy, "cpcmon is healthy."),
         "/-/ready": (lambda: site.health().not_ready, "cpcmon is ready."),
     }
+
+
+def _metrics_page(metrics: Callable[[str], Response]) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        wanted = metrics_type(request.headers.get("accept", ""))
+        return replace(metrics(wanted), content_type=wanted, headers={"Vary": "Accept"})
+
+    return answer
+
+
+def metrics_type(accepted: str) -> str:
+    """Return the content type of the metrics page for an Accept header: OpenMetrics if it is asked for and not liked less."""
+    liked = {METRICS: 0.0, OPENMETRICS: 0.0}
+    for choice in accepted.lower().split(","):
+        name, *rest = (part.strip() for part in choice.split(";"))
+        parameters = {key.strip(): value.strip() for key, _, value in (one.partition("=") for one in rest)}
+        kind, versions = _METRICS_TYPES.get(name, (METRICS, set[str | None]()))
+        if parameters.get("version") in versions:
+            liked[kind] = max(liked[kind], _quality(parameters.get("q", "1")))
+    return OPENMETRICS if 0.0 < liked[OPENMETRICS] >= liked[METRICS] else METRICS
+
+
+def _quality(text: str) -> float:
+    """Return the weight of a choice, 0 if it is none."""
+    return float(text) if _WEIGHT.fullmatch(text) else 0.0
 
 
 def _document_page(site: Site, document: Callable[[Site, Mapping[str, str]], bytes | None]) -> Page:

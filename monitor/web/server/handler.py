@@ -235,7 +235,8 @@ def compressed(response: Response, headers: Mapping[str, str]) -> Response:
     size = start.size + len(response.body)
     if size <= _GZIP_FROM and response.start is None:
         return response
-    varied = {**response.headers, "Vary": "Accept-Encoding"}
+    by = (response.headers.get("Vary"), "Accept-Encoding")
+    varied = {**response.headers, "Vary": ", ".join(one for one in by if one is not None)}
     if not accepts_gzip(headers.get("accept-encoding", "")):
         plain = zlib.decompressobj(-zlib.MAX_WBITS).decompress(b"".join(start.pieces))
         return replace(response, start=None, body=plain + response.body, headers=varied)
