@@ -12,7 +12,6 @@ from deploy.grafana.dashboard.overview import runbooks
 from monitor.config.config import Config, Storage
 from tests.grafana.dashboard import (
     DASHBOARD,
-    FOLDER,
     WALL,
     Json,
     Query,
@@ -38,13 +37,17 @@ _RECORDED = set(re.findall(r"record: (\S+)", (_ROOT / "deploy/prometheus/cpcmon.
 def test_the_files_are_up_to_date() -> None:
     """After an intended change: `python -m deploy.grafana.dashboard`."""
     for name, text in texts().items():
-        assert (FOLDER / name).read_text("utf-8").splitlines() == text.splitlines()
+        assert (_ROOT / "deploy" / name).read_text("utf-8").splitlines() == text.splitlines()
 
 
-def test_the_command_writes_both_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_both_files_and_copies_for_kustomize_and_the_chart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.argv", ["dashboard", "--output", str(tmp_path)])
     assert command.main() == 0
-    assert {one.name for one in tmp_path.iterdir()} == {"cpcmon.json", "cpcmon-wall.json"}
+    written = {str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*.json")}
+    folders = ("grafana", "kubernetes/base/dashboards", "helm/cpcmon/files/dashboards")
+    assert written == {f"{folder}/{name}.json" for folder in folders for name in ("cpcmon", "cpcmon-wall")}
 
 
 @pytest.mark.parametrize(("dashboard", "uid"), [(DASHBOARD, "cpcmon"), (WALL, "cpcmon-wall")])

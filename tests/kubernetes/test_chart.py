@@ -89,6 +89,18 @@ def test_kinds_of_the_operator_can_be_disabled(render: Renderer) -> None:
     assert kinds == {"v1", "apps/v1", "policy/v1", "networking.k8s.io/v1"}
 
 
+def test_dashboards_can_be_labelled_for_another_grafana_and_disabled(render: Renderer) -> None:
+    words = ["--set", "dashboards.labels.team=ml,dashboards.annotations.grafana_folder=Models"]
+    found = [
+        document["metadata"]
+        for document in parsed(render.helm(*words).stdout)
+        if "grafana_dashboard" in document["metadata"]["labels"]
+    ]
+    assert [one["name"] for one in found] == ["cpcmon-dashboard-wall", "cpcmon-dashboard"]
+    assert all(one["labels"]["team"] == "ml" and one["annotations"] == {"grafana_folder": "Models"} for one in found)
+    assert "grafana_dashboard" not in render.helm("--set", "dashboards.enabled=false").stdout
+
+
 def test_links_of_the_values_are_those_of_the_configuration(render: Renderer) -> None:
     """Once: a second `links` would be rejected by cpcmon only."""
     text = configuration(parsed(render.helm("--set", "links.page=https://cpcmon.example").stdout))

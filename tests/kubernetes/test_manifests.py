@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from deploy.prometheus.build_rules import CHART
+from tests.grafana.dashboard import DASHBOARD, WALL
 from tests.kubernetes.rendering import OVERLAYS, WAYS, Renderer, container, one, parsed, shared_rules
 from tests.servers import real_server
 
@@ -21,6 +22,8 @@ MEANT = {
     "CKV_K8S_43": "the digest is that of the hospital's own image",
 }
 """Accepted findings of checkov, with reasons."""
+MOST_ANNOTATION_BYTES = 256 << 10
+"""Of all annotations of a manifest; the API server rejects more."""
 
 BOTH_WAYS = pytest.mark.parametrize(("way", "overlay"), [(way, overlay) for way in WAYS for overlay in OVERLAYS])
 
@@ -101,6 +104,26 @@ def test_every_named_port_exists_in_the_container(render: Renderer, way: str, ov
     probes = {asked[f"{kind}Probe"]["httpGet"]["port"] for kind in ("startup", "liveness", "readiness")}
     assert {served["name"], served["targetPort"], scraped["port"], let_in["port"]} == {port["name"]}
     assert probes == {for_probes["name"]}
+
+
+@BOTH_WAYS
+def test_the_sidecar_of_grafana_finds_both_dashboards(render: Renderer, way: str, overlay: str) -> None:
+    """By the label that kube-prometheus-stack looks for, in every namespace."""
+    found: dict[str, Any] = {}
+    for document in render.documents(way, overlay):
+        if document["metadata"]["labels"].get("grafana_dashboard") == "1":
+            assert document["kind"] == "ConfigMap"
+            found |= {name: json.loads(text) for name, text in document["data"].items()}
+    assert found == {"cpcmon.json": DASHBOARD, "cpcmon-wall.json": WALL}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_kubectl_apply_can_remember_every_manifest(render: Renderer, overlay: str) -> None:
+    """It keeps a copy in an annotation, as JSON with escapes for HTML, and the annotations of a manifest have a limit."""
+    for document in render.documents("kustomize", overlay):
+        copy = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+        size = len(copy.encode()) + 5 * sum(map(copy.count, "<>&"))
+        assert size < MOST_ANNOTATION_BYTES - 1000, f"{document['kind']} {document['metadata']['name']}"
 
 
 @BOTH_WAYS

@@ -10,10 +10,12 @@ from deploy.grafana.dashboard.assembly import FOLDER, texts
 def main() -> int:
     """Write the files."""
     parser = argparse.ArgumentParser(prog="python -m deploy.grafana.dashboard", description=__doc__)
-    parser.add_argument("--output", type=Path, default=FOLDER, help="the folder to write them to")
+    parser.add_argument("--output", type=Path, default=FOLDER, help="where to write them (default: deploy)")
     options = parser.parse_args()
     for name, text in texts().items():
-        (options.output / name).write_text(text, encoding="utf-8")
+        file = options.output / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -13,7 +13,10 @@ from grafana_foundation_sdk.models import dashboard
 from deploy.grafana.dashboard import by_segment, daemon, labelled, one_model, overview, performance, replicas, why
 from deploy.grafana.dashboard.variables import annotations, choices, targets
 
-FOLDER = Path(__file__).resolve().parents[1]
+FOLDER = Path(__file__).resolve().parents[2]
+"""The folder `deploy`."""
+COPIES = ("kubernetes/base/dashboards", "helm/cpcmon/files/dashboards")
+"""For Kustomize and the chart: neither reads a file outside its own folder."""
 
 _SCHEMA_VERSION = 39
 _OPEN_ROWS = (overview, one_model, by_segment, why, daemon)
@@ -22,16 +25,23 @@ _COLLAPSED_ROWS = (labelled, performance, replicas)
 
 
 def texts() -> dict[str, str]:
-    """Return the dashboards as JSON, by file name."""
-    return {"cpcmon.json": _text(_dashboard()), "cpcmon-wall.json": _text(_wall())}
+    """Return the dashboards as JSON, by the path of the file in `deploy`."""
+    found = {}
+    for name, made in (("cpcmon.json", _dashboard()), ("cpcmon-wall.json", _wall())):
+        built = _built(made)
+        found[f"grafana/{name}"] = json.dumps(built, indent=2, ensure_ascii=False) + "\n"
+        # `kubectl apply` keeps a copy of a ConfigMap in an annotation, which may have 256 KiB: no white space.
+        copy = json.dumps(built, separators=(",", ":"), ensure_ascii=False) + "\n"
+        found |= {f"{folder}/{name}": copy for folder in COPIES}
+    return found
 
 
-def _text(made: dashboard.Dashboard) -> str:
-    built = json.loads(json.dumps(made, cls=JSONEncoder))
+def _built(made: dashboard.Dashboard) -> dict[str, Any]:
+    built: dict[str, Any] = json.loads(json.dumps(made, cls=JSONEncoder))
     built |= {"id": None, "schemaVersion": _SCHEMA_VERSION}
     _number(built["panels"])
     _leave_out(built)
-    return json.dumps(built, indent=2, ensure_ascii=False) + "\n"
+    return built
 
 
 def _dashboard() -> dashboard.Dashboard:
