@@ -1,5 +1,6 @@
 """The chart renders the same as Kustomize, and validates its values."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -99,6 +100,14 @@ def test_dashboards_can_be_labelled_for_another_grafana_and_disabled(render: Ren
     assert [one["name"] for one in found] == ["cpcmon-dashboard-wall", "cpcmon-dashboard"]
     assert all(one["labels"]["team"] == "ml" and one["annotations"] == {"grafana_folder": "Models"} for one in found)
     assert "grafana_dashboard" not in render.helm("--set", "dashboards.enabled=false").stdout
+
+
+@pytest.mark.parametrize("dns", ["[]", "null"])
+def test_without_rules_for_dns_the_other_rules_remain(render: Renderer, dns: str) -> None:
+    """For a cluster whose brokers have addresses, or that resolves names elsewhere."""
+    brokers = {"to": [{"ipBlock": {"cidr": "10.1.0.0/24"}}], "ports": [{"protocol": "TCP", "port": 9093}]}
+    words = ["--set-json", f"networkPolicy.dns={dns}", "--set-json", f"networkPolicy.egress={json.dumps([brokers])}"]
+    assert one(parsed(render.helm(*words).stdout), "NetworkPolicy")["spec"]["egress"] == [brokers]
 
 
 def test_links_of_the_values_are_those_of_the_configuration(render: Renderer) -> None:
