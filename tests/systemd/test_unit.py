@@ -116,6 +116,15 @@ def test_it_runs_without_privileges_and_with_a_private_state(service: Service) -
         assert service.machine.run(f"{enter} ls {hidden}/").stdout == ""
 
 
+def test_systemd_knows_the_limits_of_memory_and_ports(service: Service) -> None:
+    """A drop-in for another port keeps the first. Debian 12's systemd does not enforce rules for ports: it has no BPF."""
+    service.change_unit("SocketBindAllow=tcp:9900")
+    service.start()
+    assert (service.show("MemorySwapMax"), service.show("MemoryHigh")) == ("0", str(1800 << 20))
+    assert service.show("SocketBindDeny") == "any"
+    assert set(re.findall(r"\d+", service.show("SocketBindAllow"))) == {"9877", "9900"}
+
+
 def test_a_credential_is_readable_by_the_daemon_only(service: Service) -> None:
     """A heartbeat URL with a token is called, and not logged."""
     machine, token = service.machine, secrets.token_hex(8)
