@@ -217,7 +217,8 @@ class WebhookSink:
                     firing.add(key)
                     self._since[key] = status.since
                 if key in unsure or status.firing != (key in before):
-                    one = windows.without_performance()[window]
+                    # What is beyond accuracy is costly to make for each window.
+                    one = (windows if status.metric is not None else windows.without_performance())[window]
                     fields = {
                         "kind": status.kind.value,
                         "severity": status.severity.value,
@@ -230,8 +231,8 @@ class WebhookSink:
                         "field": by_level(_field(windows, window)) if status.estimator == HEADLINE else None,
                         "records": int(windows.records[window]),
                         "change": _change(windows, window, status.direction),
-                        "summary": summary(report.model, one, status),
-                        "description": description(one, status, report.at, self._since.get(key)),
+                        "summary": summary(report, one, status),
+                        "description": description(report, one, status, self._since.get(key)),
                         "links": _links(self.links, key, status),
                     }
                     reason = "fired" if status.firing else "recovered"

@@ -16,7 +16,9 @@ from monitor.core.alerts import AlertPhase, AlertStatus, AlertType
 from monitor.core.baselines.comparison import Baseline, BaselineKind
 from monitor.core.change import ChangeStatus, Direction
 from monitor.core.estimate import Estimate, Interval
-from monitor.core.performance import Metric
+from monitor.core.labels.realised import AuditedAccuracy, ScopeLabels, SegmentLabels
+from monitor.core.performance import Metric, Performance, Target
+from monitor.core.report import InputFacts, ReferenceFacts
 from monitor.sinks.http_sender import HttpSender
 from monitor.sinks.manager import SinkManager
 from monitor.sinks.message_words import description, summary
@@ -87,15 +89,33 @@ def test_a_message_has_every_documented_key(to: Open) -> None:
     assert (got.method, got.headers["content-type"]) == ("POST", "application/json")
 
 
+_REFERENCE = ReferenceFacts("2.1", "", "", ("healthy", "cancer"), 4000, 0.879, 1.0)
+
+
 def _told(status: AlertStatus, **changes: Any) -> tuple[str, str]:
-    """Return summary and description of an alert of a window with an estimate and a baseline."""
+    """Return summary and description of an alert of a window with all that an alert may compare, and a baseline."""
+    cancer, average = (Target(Metric.SENSITIVITY, 1), Target(Metric.SENSITIVITY))
+    audited = AuditedAccuracy(0.68, 0.61, 0.75, 200, 9000, 240, True, AT - 9e5, AT)
     window = replace(
         segment(status, of=(("hospital", "Northlake"), ("scanner", "N2"))),
-        results={"adaptive": Estimate(0.665, 2000, Interval(0.631, 0.699))},
+        results={
+            "adaptive": Estimate(0.665, 2000, Interval(0.631, 0.699)),
+            "cpc_acc": Estimate(0.682, 2000, Interval(0.641, 0.71)),
+        },
         baseline=Baseline(BaselineKind.OWN, 0.893, 2000, 2000, None, None, verified=False),
+        performance=(
+            Performance(average, 0.81, Interval(0.78, 0.84), 300.0),
+            Performance(cancer, 0.627, Interval(0.551, 0.71), 80.0),
+        ),
+        labels=SegmentLabels(ScopeLabels(5000, 0, None, None), ScopeLabels(9000, 240, None, audited), AT, 60.0),
+        last_record_at=AT - 7200.0,
         **changes,
     )
-    return summary("density", window, status), description(window, status, AT, AT - 3600.0)
+    found = replace(report(window), reference=_REFERENCE, input=InputFacts(0.234, degraded=True))
+    return summary(found, window, status), description(found, window, status, AT - 3600.0)
+
+
+SENSITIVITY = {"metric": Metric.SENSITIVITY, "of_class": "cancer", "estimator": None}
 
 
 @pytest.mark.parametrize(
@@ -103,12 +123,17 @@ def _told(status: AlertStatus, **changes: Any) -> tuple[str, str]:
     [
         ({}, "estimated accuracy 66.5%, was 89.3%"),
         ({"kind": AlertType.CHANGE, "direction": Direction.DOWN}, "estimated accuracy 66.5%, was 89.3%"),
-        ({"estimator": "audited"}, "audited accuracy 71.0%, threshold 80.0%"),
+        ({"kind": AlertType.BASELINE_GAP, "estimator": None}, "estimated accuracy 66.5%, reference 87.9%"),
+        # The estimate, not the end of its interval that is compared.
+        ({"estimator": "cpc_acc"}, "estimated accuracy by cpc_acc 68.2%, was 89.3%"),
+        ({"estimator": "audited"}, "audited accuracy 68.0%, threshold 80.0%"),
+        (SENSITIVITY, "estimated sensitivity of cancer 62.7%, threshold 80.0%"),
+        ({**SENSITIVITY, "phase": AlertPhase.OK}, "resolved, estimated sensitivity of cancer 62.7% now"),
+        ({"kind": AlertType.SILENT, "value": None}, "no records since 2026-11-16 11:00 UTC"),
         (
-            {"metric": Metric.SENSITIVITY, "of_class": "cancer", "estimator": None},
-            "estimated sensitivity of cancer 71.0%, threshold 80.0%",
+            {"kind": AlertType.DEGRADED_INPUT, "value": None},
+            "records are rejected or look wrong, rejected 23.4%",
         ),
-        ({"kind": AlertType.SILENT, "value": None}, "no new records"),
         (
             {"kind": AlertType.OUTPUT_DRIFT, "value": 0.31, "threshold": 0.14},
             "the model answers differently than it did: 0.31 from its baseline, limit 0.14",
@@ -132,6 +157,24 @@ def test_the_description_of_a_resolved_alert_has_the_numbers_of_now() -> None:
         " interval 63.1% to 69.9%, of 5,000 records. Threshold 80.0%, compared with 86.0%. Baseline 89.3% of 2,000 records"
         " (own, unverified)."
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            SENSITIVITY,
+            "Estimated sensitivity of cancer 62.7%, interval 55.1% to 71.0%, of 5,000 records. Threshold 80.0%, compared with 71.0%.",
+        ),
+        (
+            {"estimator": "audited"},
+            "Audited accuracy 68.0%, interval 61.0% to 75.0%, from 200 labels. Threshold 80.0%, compared with 71.0%.",
+        ),
+    ],
+)
+def test_the_numbers_of_a_description_are_those_that_the_alert_is_about(changes: dict[str, Any], said: str) -> None:
+    """The baseline is an accuracy: beside a sensitivity it would be taken for one."""
+    assert _told(replace(FIRING, **changes))[1] == f"accuracy_low (critical) fires since 2026-11-16 12:59 UTC. {said}"
 
 
 def test_the_description_of_a_change_has_the_evidence_and_where_it_began() -> None:
