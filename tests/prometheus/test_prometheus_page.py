@@ -92,7 +92,7 @@ def test_the_title_of_a_firing_alert_is_its_summary(tmp_path: Path) -> None:
 
 def test_the_title_of_a_resolved_alert_states_no_old_number(tmp_path: Path) -> None:
     title = _rendered(tmp_path, "cpcmon.title", _alert("resolved"))
-    assert title == "Resolved: CpcmonAccuracyLow, density, site=A"
+    assert title == "Resolved: CpcmonAccuracyLow, density, A"
 
 
 def test_the_text_of_a_resolved_alert_says_when_its_numbers_were_true(tmp_path: Path) -> None:
