@@ -225,7 +225,7 @@ def _change(direction: Direction) -> Iterator[PrometheusRule]:
             name,
             expr,
             None,
-            f"{texts.PLACE}: {texts.accuracy_title(texts.headline(series), series)}",
+            f"{texts.PLACE}: {texts.change_title(series, direction)}",
             f"{where}{series.part}: {texts.change(series, direction)}{state} {action}",
             "change.md",
             labels={"direction": direction},

@@ -9,7 +9,7 @@ from monitor.core.estimate import AUDITED, CONSENSUS, HEADLINE
 from monitor.core.labels.realised import Scope
 from monitor.core.segments import label_value, quoted
 from monitor.rules import replicas
-from monitor.rules.rule import duration, literal
+from monitor.rules.rule import OF_TARGET, duration, literal
 
 _COMPARED = {
     On.VALUE: "The estimate",
@@ -136,8 +136,8 @@ def if_query(query: str, text: str, labels: tuple[str, ...], otherwise: str = ""
 
 
 _LATEST = (
-    "{{ with query (printf `max(cpcmon_last_record_timestamp_seconds{job=%q,namespace=%q,model=%q,segment=%q,instance=~%q})`"
-    " $labels.job $labels.namespace $labels.model $labels.segment (or $labels.instance `.*`)) }}"
+    "{{ with query (printf `max(cpcmon_last_record_timestamp_seconds{model=%q,segment=%q,%s})`"
+    f" $labels.model $labels.segment {OF_TARGET}) }}}}"
 )
 """Of the daemon that an alert is about, or of all replicas."""
 LATEST_RECORD = f"{_LATEST} The latest record is from {TIME}.{{{{ end }}}}"
@@ -185,7 +185,7 @@ def summary(rule: AlertRule, series: DescriptionSeries) -> str:
 def _title(rule: AlertRule, series: DescriptionSeries) -> str:
     match rule.kind:
         case AlertType.CHANGE:
-            found = accuracy_title(headline(series), series)
+            found = change_title(series, rule.direction, rule.name)
         case AlertType.ACCURACY if rule.metric is not None:
             value, _, _ = _metric_numbers(rule, series)
             found = f"estimated {literal(rule.compared)}{value}{_threshold(rule, series)}"
@@ -210,6 +210,13 @@ def accuracy_title(value: str, series: DescriptionSeries, *, high: bool = False)
     """Return the summary of an estimated accuracy, and of what it was."""
     was = if_series(series.baseline, f", was {PERCENT}", series.window)
     return f"estimated accuracy{value}{', suspiciously high' if high else ''}{was}"
+
+
+def change_title(series: DescriptionSeries, direction: Direction, alert: str = "") -> str:
+    """Return the summary of a change. Most records of the window may be older: its estimate may not show the change yet."""
+    noun = "drop" if direction is Direction.DOWN else "rise"
+    began = _began(f", {noun} began about {TIME}", series, direction, alert)
+    return f"{accuracy_title(headline(series), series)}{began}"
 
 
 def headline(series: DescriptionSeries) -> str:
@@ -257,17 +264,11 @@ def description(rule: AlertRule, series: DescriptionSeries, fired: str) -> str:
 def _problem(rule: AlertRule, series: DescriptionSeries) -> str:
     match rule.kind:
         case AlertType.CHANGE:
-            found = change(series, rule.direction)
+            found = change(series, rule.direction, rule.name)
         case AlertType.ACCURACY:
             found = _accuracy(rule, series) if rule.metric is None else _metric(rule, series)
         case AlertType.DISAGREEMENT:
-            chance = if_series(
-                "cpcmon_estimator_chance_disagreement_ratio",
-                f", where chance alone stays below {POINTS}",
-                series.window,
-            )
-            limit = chance if rule.above is None else f", where {100 * rule.above:.1f} points are allowed"
-            found = disagreement(series, limit)
+            found = disagreement(series, rule.above)
         case AlertType.OUTPUT_DRIFT:
             found = output_drift(series)
         case AlertType.BASELINE_GAP:
@@ -279,15 +280,16 @@ def _problem(rule: AlertRule, series: DescriptionSeries) -> str:
     return found
 
 
-def change(series: DescriptionSeries, direction: Direction) -> str:
+def change(series: DescriptionSeries, direction: Direction, alert: str = "") -> str:
     """Return the text about a change: the evidence, when it began, and what the window says by now."""
     matcher = f'direction="{direction}"'
     evidence, budget = (
         if_series(name, text, series.window, matcher=matcher)
         for name, text in ((series.evidence, f": evidence {_POWER}"), (series.evidence_threshold, f", budget {_POWER}"))
     )
-    ago = _of_most_evidence("records_since_start", f", {_COUNT} records ago", series, matcher)
-    began = _of_most_evidence("started_timestamp_seconds", f" It began about {TIME}{ago}.", series, matcher)
+    query, labels = _of_most_evidence("records_since_start", series, direction)
+    ago = if_query(query, f", {_COUNT} records ago", labels)
+    began = _began(f" It began about {TIME}{ago}.", series, direction, alert)
     estimate = f" The estimate of the window, which also holds older records, is{headline(series)}{_interval(series, _HEADLINE)}"
     text = f"{estimate}{records(series)}{field_interval(series)}."
     known = if_series(series.ratio, text, series.window, matcher=f'estimator=~"{HEADLINE}|{CONSENSUS}"')
@@ -295,9 +297,9 @@ def change(series: DescriptionSeries, direction: Direction) -> str:
     return f"the accuracy has {did}{evidence}{budget}.{began}{known}{baseline(series)}"
 
 
-def records(series: DescriptionSeries) -> str:
+def records(series: DescriptionSeries, before: str = ", of ") -> str:
     """Return the number of records that an estimate is of."""
-    return if_series(series.records, f", of {_COUNT} records", series.window)
+    return if_series(series.records, f"{before}{_COUNT} records", series.window)
 
 
 def _interval(series: DescriptionSeries, matcher: str) -> str:
@@ -305,19 +307,35 @@ def _interval(series: DescriptionSeries, matcher: str) -> str:
     return lower + if_series(series.upper, f" to {PERCENT}", series.window, matcher=matcher)
 
 
-def _of_most_evidence(name: str, text: str, series: DescriptionSeries, matcher: str) -> str:
-    """Return a text about a change; with replicas, about that of the one with the most evidence."""
-    name = f"cpcmon_change_{name}"
+def _began(text: str, series: DescriptionSeries, direction: Direction, alert: str) -> str:
+    """Return a text about when a change began; `alert` is its name, or it is a label.
+
+    Where the evidence is gone before the alert ends, the series starts again: it is not about what fired.
+    """
+    query, labels = _of_most_evidence("started_timestamp_seconds", series, direction)
+    matchers, of_alert = _of_alert(series, alert)
+    query += f" <= on (instance) cpcmon_alert_since_timestamp_seconds{{{matchers}}}"
+    return if_query(query, text, labels + of_alert)
+
+
+def _of_most_evidence(name: str, series: DescriptionSeries, direction: Direction) -> tuple[str, tuple[str, ...]]:
+    """Return the query of a series about a change, and its labels; with replicas, of the one with the most evidence."""
+    of_window = ",".join([*(f"{label}=%q" for label in series.window), f'direction="{direction}"'])
+    found = f"cpcmon_change_{name}{{{of_window}}}"
     if not series.merged:
-        return if_series(name, text, series.window, matcher=matcher)
-    of_window = ",".join([*(f"{label}=%q" for label in series.window), matcher])
+        return found, series.window
     most = f"topk(1, cpcmon_change_evidence{{{of_window}}})"
-    return if_query(f"{name}{{{of_window}}} and on (instance) {most}", text, series.window * 2)
+    return f"({found} and on (instance) {most})", series.window * 2
 
 
-def disagreement(series: DescriptionSeries, limit: str = "") -> str:
-    """Return the text about a disagreement."""
-    return f"{disagreement_title(series)}{limit}{records(series)}. Do not trust any estimate until the cause is known."
+def disagreement(series: DescriptionSeries, above: float | None = None) -> str:
+    """Return the text about a disagreement; `above` is the configured limit, if there is one."""
+    limit = f", where {100 * (above or 0.0):.1f} points are allowed"
+    if above is None:
+        chance = "cpcmon_estimator_chance_disagreement_ratio"
+        limit = if_series(chance, f", where chance alone stays below {POINTS}", series.window)
+    found = f"{disagreement_title(series)}{records(series, ' over ')}{limit}"
+    return f"{found}. Do not trust any estimate until the cause is known."
 
 
 def output_drift(series: DescriptionSeries) -> str:

@@ -30,6 +30,12 @@ SEGMENT_LABELS: Mapping[str, str] = MappingProxyType(
 Of `site=A,scanner=2`, `segment_1` is `site=A`, `segment_2` is the whole name, and `segment_3` is empty, which is no label.
 """
 
+OF_TARGET = (
+    "(or (and $labels.instance (printf `instance=%q` $labels.instance))"
+    " (printf `job=~%q,namespace=~%q` (or $labels.job `.*`) (or $labels.namespace `.*`)))"
+)
+"""In a template: matchers of the daemon that an alert is about, or of all replicas."""
+
 _UNITS = ((604_800, "w"), (86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -121,11 +127,11 @@ def _urls(links: Links, runbook: str) -> dict[str, str]:
 
 
 def _exported_urls(runbook: str) -> dict[str, str]:
-    """Return templates that read the addresses from the daemon that an alert is about, or from any; also after it stopped."""
+    """Return templates that read the addresses from the daemon that an alert is about, or from a replica; also after it stopped."""
     return {
         _ANNOTATIONS[name]: (
-            f'{{{{ with query (printf `last_over_time(cpcmon_links_info{{instance=~%q,{name}!=""}}[1h])`'
-            f" (or $labels.instance `.*`)) }}}}{{{{ . | first | label `{name}` }}}}{end}{{{{ end }}}}"
+            f'{{{{ with query (printf `last_over_time(cpcmon_links_info{{%s,{name}!=""}}[1h])`'
+            f" {OF_TARGET}) }}}}{{{{ . | first | label `{name}` }}}}{end}{{{{ end }}}}"
         )
         for name, end in _ends(runbook).items()
     }

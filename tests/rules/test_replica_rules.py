@@ -303,13 +303,13 @@ def test_a_change_of_the_whole_began_where_a_replica_has_the_most_evidence(chang
         of = _of(name, ',direction="down"')
         series[f"cpcmon_change_started_timestamp_seconds{{{of}}}"] = f"{start}x60"
         series[f"cpcmon_change_records_since_start{{{of}}}"] = f"{records}x60"
-        series[f'cpcmon_alert_since_timestamp_seconds{{{_of(name)},alert="dropped"}}'] = f"{start - 300}x60"
-    output = change_rules.described(WATCHED | series, 20, "CpcmonDropped")
+        series[f'cpcmon_alert_since_timestamp_seconds{{{_of(name)},alert="dropped"}}'] = f"{start + 300}x60"
+    output = change_rules.described(WATCHED | series, 30, "CpcmonDropped")
     assert (
         "density, all, all replicas: the accuracy has dropped: evidence 10^9.0, budget 10^6.5. It began about 1970-01-01"
         " 00:20 UTC, 90 records ago." in output
     )
-    assert "Firing in a replica since 1970-01-01 00:05 UTC, for 15m 0s." in output
+    assert "Firing in a replica since 1970-01-01 00:15 UTC, for 15m 0s." in output
 
 
 def test_silent_fires_when_all_replicas_are_silent(rules: Rules) -> None:

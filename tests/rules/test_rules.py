@@ -320,15 +320,25 @@ def test_a_change_is_described_with_its_evidence_and_when_it_began(
         _window("cpcmon_baseline_records", ',kind="own"'): "2000x60",
         _window("cpcmon_baseline_accuracy_ratio", ',kind="own"'): "0.8934x60",
         _window("cpcmon_window_records"): "500x60",
+        _window("cpcmon_alert_since_timestamp_seconds", f',alert="{alert}"'): f"{reports.NOW + 60:.0f}x60",
     }
     output = rules.described(WELL | fired | other | series, 10, name)
-    assert 'summary="density, A 2: estimated accuracy 84.2%, was 89.3%"' in output
+    noun = "drop" if direction == "down" else "rise"
+    assert (
+        f'summary="density, A 2: estimated accuracy 84.2%, was 89.3%, {noun} began about 2025-10-09 08:53 UTC"'
+        in output
+    )
     assert (
         f"the accuracy has {did}: evidence 10^8.2, budget 10^7.1. It began about 2025-10-09 08:53 UTC, 340 records ago. The"
         " estimate of the window, which also holds older records, is 84.2%, interval 80.0% to 88.0%, of 500 records."
         " Baseline: 89.3%, its own first 2000 records, without labels." in output
     )
     assert "change.md" in output
+    # The drop is over, and its evidence gone: what is there now began later, and is not what fired.
+    output = rules.described(
+        WELL | fired | series | {_of_change("started_timestamp_seconds", direction): "2e9x60"}, 10, name
+    )
+    assert "began" not in output
 
 
 @pytest.mark.parametrize(

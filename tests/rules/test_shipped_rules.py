@@ -212,7 +212,13 @@ def test_a_low_merged_estimate_fires_once(rules: Rules) -> None:
     """The alerts of single replicas do not."""
     series = _low_together()
     assert rules.firing(series, 20, 40) == [{"CpcmonWatchdog": 1}, {"CpcmonMergedAccuracyLow": 1, "CpcmonWatchdog": 1}]
-    output = rules.described(series, 40, "CpcmonMergedAccuracyLow")
+    # A daemon of another job has links of its own.
+    links = {
+        f'cpcmon_links_info{{job="{job}",instance="{instance}",page="https://{job}.example"}}': "1x60"
+        for job, instance in {"a_test_of_cpcmon": "c", "cpcmon": "b"}.items()
+    }
+    output = rules.described(series | links, 40, "CpcmonMergedAccuracyLow")
+    assert 'page_url="https://cpcmon.example/model?name=density&segment=all"' in output
     # The baselines are weighted by their records: (150 × 0.5 + 270 × 0.9) / 420.
     assert 'summary="density, all records: estimated accuracy 70.0%, was 75.7%"' in output
     assert (
