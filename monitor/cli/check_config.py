@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from monitor.cli.parser import as_path
 from monitor.cli.progress_bar import working
-from monitor.config.config import Config, Cron, LabelOptions, ModelConfig, SourceConfig, model_options, target_of
+from monitor.config.config import (
+    Config,
+    Cron,
+    LabelOptions,
+    ModelConfig,
+    SegmentSeries,
+    SourceConfig,
+    model_options,
+    target_of,
+)
 from monitor.config.reading import read_config
 from monitor.config.references import FEW_PARTITIONS, Loaded, forecast, load_models, partition_cost, room_for
 from monitor.core.alerts import CHANCE_MARGIN, AlertRule, AlertType
@@ -22,6 +31,7 @@ from monitor.ingest.model_state import ModelState
 from monitor.records.record_schema import Carries
 from monitor.reference.reference import Reference
 from monitor.settings.kinds import Duration
+from monitor.sinks.expected_series import SAMPLE_LIMIT, expected_series
 from monitor.state.store import State
 
 if TYPE_CHECKING:  # slow to import
@@ -98,8 +108,22 @@ def run(options: argparse.Namespace) -> int:
         f"the process{once}: about {cost.process / 1e6:,.0f} MB with full windows, {cost.later / 1e6:,.0f} MB with {also} too;"
         f" of it {cost.evaluation / 1e6:,.0f} MB for evaluation and pages, {cost.program / 1e6:,.0f} MB for the program"
     )
+    print(_series_line(config, loaded))
     print(f"{options.file}: valid ({_counts(config)})")
     return 0 if sample is None else _show_sample(sample, options)
+
+
+def _series_line(config: Config, loaded: Loaded) -> str:
+    """Say how many series the metrics page will have, and whether that is too many."""
+    count = expected_series(config, loaded)
+    line = f"the metrics page: about {count:,} series with all possible segments"
+    if count <= SAMPLE_LIMIT:
+        return line
+    less = "" if config.segment_series is SegmentSeries.HEADLINE else "set metrics.segments to headline, "
+    return (
+        f"{line}\nwarning: that is more than sampleLimit, {SAMPLE_LIMIT:,}, of the shipped ServiceMonitor, beyond which Prometheus"
+        f" drops the whole page: {less}lower segments.limit, run a second cpcmon, or raise it"
+    )
 
 
 def _show_sample(sample: "Sample", options: argparse.Namespace) -> int:

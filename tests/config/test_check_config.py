@@ -108,7 +108,8 @@ def test_it_describes_a_configuration(cpcmon: Callable[..., Ran], write: Write, 
         r" \d+ MB for the program",
         lines[27],
     )
-    assert lines[28:] == [f"{file}: valid (1 source, 2 models, 11 alerts)"]
+    assert re.fullmatch(r"the metrics page: about [\d,]+ series with all possible segments", lines[28])
+    assert lines[29:] == [f"{file}: valid (1 source, 2 models, 11 alerts)"]
     assert "ZZPATIENT" not in ran.out
 
 
