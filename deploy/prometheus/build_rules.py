@@ -200,7 +200,7 @@ def _configured() -> list[PrometheusRule]:
             f"{_FIRING} == 1 {_of_kind(AlertType.DEGRADED_INPUT)}",
             None,
             f"{{{{ $labels.model }}}}: {texts.degraded_title(ONE_DAEMON)}",
-            f"{{{{ $labels.model }}}}: {texts.degraded_input(ONE_DAEMON)} {actions[AlertType.DEGRADED_INPUT]}",
+            f"{{{{ $labels.model }}}}: {texts.degraded_input(ONE_DAEMON)}{texts.SINCE} {actions[AlertType.DEGRADED_INPUT]}",
             "degraded_input.md",
         ),
     ]

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deploy.prometheus.build_rules import RULES, build
 from tests.rules.rule_tests import Rules
@@ -317,3 +318,16 @@ def test_the_shipped_tests_hold_for_the_shipped_rules_and_notice_a_change(
     tests = shutil.copy(RULES.parent / "tests" / "cpcmon.test.yml", tmp_path / "tests")
     ran = subprocess.run([promtool, "test", "rules", tests], capture_output=True, text=True, check=False)
     assert (ran.returncode == 0) is (old == new), ran.stdout + ran.stderr
+
+
+def test_every_configured_alert_says_since_when() -> None:
+    """Its severity is that of the configuration."""
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    configured = [
+        one
+        for group in groups
+        for one in group["rules"]
+        if "$labels.severity" in one.get("labels", {}).get("severity", "")
+    ]
+    assert len(configured) > 10
+    assert [one["alert"] for one in configured if " since {{" not in one["annotations"]["description"]] == []
