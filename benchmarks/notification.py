@@ -135,10 +135,10 @@ def _prometheus(folder: Path, cpcmon: list[Process], hook: int) -> Iterator[None
 
 
 def _collected(cpcmon: Process) -> None:
-    """Wait until the replaced scanner has its baseline."""
+    """Wait until the scanner has the baseline that evidence needs."""
     until = time.monotonic() + _LIMIT_SECONDS
-    wanted = f'cpcmon_baseline_accuracy_ratio{{kind="own",model="density",segment="{SHIFTED}"'
-    while not any(name.startswith(wanted) for name in cpcmon.metrics()):
+    wanted = f'cpcmon_change_evidence{{direction="down",model="density",segment="{SHIFTED}"}}'
+    while wanted not in cpcmon.metrics():
         if time.monotonic() > until:
             raise SystemExit(f"no baseline within {_LIMIT_SECONDS:.0f} seconds:\n{cpcmon.log}")
         time.sleep(2.0)
