@@ -78,7 +78,7 @@ def test_the_number_of_series_is_about_that_of_a_scrape(
 
 
 def test_more_series_than_the_shipped_limit_are_a_warning(cpcmon: Callable[..., Ran], tmp_path: Path) -> None:
-    for file in ("kubernetes/base/servicemonitor.yaml", "helm/cpcmon/templates/servicemonitor.yaml"):
+    for file in ("kubernetes/base/servicemonitor.yaml", "helm/cpcmon/values.yaml"):
         assert f"sampleLimit: {SAMPLE_LIMIT}\n" in (ROOT / "deploy" / file).read_text()
     write_reference(tmp_path)
     config = tmp_path / "config.yaml"
