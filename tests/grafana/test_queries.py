@@ -220,7 +220,7 @@ def test_the_state_of_a_model_with_a_firing_alert_is_an_alert(watched: Watched) 
         ("Estimated accuracy", "upper"),
         ("Segments, worst first", "estimate"),
         ("Segments, worst first", "above"),
-        ("The 10 worst segments over time, worst first", "worst01"),
+        ("The 10 worst segments over time, in points from the baseline", "worst01"),
         ("Confidence", "now"),
     ],
 )
@@ -255,7 +255,7 @@ def test_a_model_of_the_same_name_does_not_hide_one_without_an_estimate(watched:
 
 
 def test_the_heat_map_has_the_worst_segments_first_and_each_once(watched: Watched) -> None:
-    asked = list(queries(panel("The 10 worst segments over time, worst first")))
+    asked = list(queries(panel("The 10 worst segments over time, in points from the baseline")))
     watched.wait_for_data(asked, SICK)
     (estimates,) = (one for one in queries(panel("Segments, worst first")) if one.ref == "estimate")
 

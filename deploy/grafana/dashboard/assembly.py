@@ -19,6 +19,7 @@ COPIES = ("kubernetes/base/dashboards", "helm/cpcmon/files/dashboards")
 """For Kustomize and the chart: neither reads a file outside its own folder."""
 
 _SCHEMA_VERSION = 39
+_PAGE_OF_THE_LIBRARY = 20
 _OPEN_ROWS = (overview, one_model, by_segment, why, daemon)
 _COLLAPSED_ROWS = (labelled, performance, replicas)
 """Empty for many."""
@@ -108,6 +109,9 @@ def _leave_out(built: dict[str, Any]) -> None:
     for one in (*built["annotations"]["list"], *(link for owner in linked for link in owner.get("links") or ())):
         one.pop("placement", None)
     for panel in (*built["panels"], *inner):
+        # Grafana shows the number of the page, even if there is one.
+        if panel.get("options", {}).get("perPage") == _PAGE_OF_THE_LIBRARY:
+            del panel["options"]["perPage"]
         drawn = panel.get("fieldConfig", {}).get("defaults", {})
         for link in drawn.get("links") or ():
             for setting in link.keys() - {"title", "url", "targetBlank"}:

@@ -17,13 +17,14 @@ TITLE = "By segment: $model"
 SHOWN = 10
 """Segments in the heat map. One query each: Grafana cannot sort series by value otherwise."""
 
-_ESTIMATE = "Estimated accuracy"
-_ABOVE = "Above its threshold"
-_DRIFT = "Output drift"
-_BEGAN = "Change began"
-_REALISED = "Labelled cases"
-_EVIDENCE = "Evidence of a drop"
-_RATIOS = (_ESTIMATE, "Lower bound", "Upper bound", "Field, lower", "Field, upper", "Baseline", _REALISED)
+_ESTIMATE = "Estimate"
+_ABOVE = "Margin"
+_DRIFT = "Drift"
+_BEGAN = "Began"
+_REALISED = "Labelled"
+_EVIDENCE = "Evidence"
+_AGE = "Newest"
+_RATIOS = (_ESTIMATE, "Lower", "Upper", "Field low", "Field high", "Baseline", _REALISED)
 
 
 def row() -> Iterator[Builder[dashboard.Panel]]:
@@ -40,10 +41,10 @@ def _columns() -> dict[str, tuple[str, str]]:
     drop = q.evidence("", 'direction="down"')
     return {
         "estimate": (_ESTIMATE, f"sort(min by (segment) ({estimate}))"),
-        "lower": ("Lower bound", f"min by (segment) ({q.headline('_lower', q.MODEL)})"),
-        "upper": ("Upper bound", f"min by (segment) ({q.headline('_upper', q.MODEL)})"),
-        "field_lower": ("Field, lower", f"min by (segment) {q.field('lower', q.MODEL)}"),
-        "field_upper": ("Field, upper", f"min by (segment) {q.field('upper', q.MODEL)}"),
+        "lower": ("Lower", f"min by (segment) ({q.headline('_lower', q.MODEL)})"),
+        "upper": ("Upper", f"min by (segment) ({q.headline('_upper', q.MODEL)})"),
+        "field_lower": ("Field low", f"min by (segment) {q.field('lower', q.MODEL)}"),
+        "field_upper": ("Field high", f"min by (segment) {q.field('upper', q.MODEL)}"),
         "baseline": ("Baseline", f"min by (segment) ({q.baselines(q.MODEL)})"),
         "realised": (_REALISED, f"min by (segment) ({realised})"),
         "drift": (_DRIFT, f"max by (segment) ({q.series('cpcmon_output_drift', q.MODEL)})"),
@@ -52,7 +53,7 @@ def _columns() -> dict[str, tuple[str, str]]:
         "began": (_BEGAN, f"1000 * max by (segment) ({q.change_began()})"),
         "state": ("State", q.state("segment", q.MODEL)),
         "records": ("Records", f"sum by (segment) ({q.series('cpcmon_window_records', q.MODEL)})"),
-        "age": ("Newest record", _newest()),
+        "age": (_AGE, _newest()),
     }
 
 
@@ -65,13 +66,13 @@ def _newest() -> str:
 def _table() -> table.Panel:
     columns = _columns()
     found = p.panel(
-        table.Panel(),
+        # With the width of a column that Grafana chooses, the last ones would be off the screen.
+        table.Panel().min_width(75),
         "Segments, worst first",
-        "Every segment of the model, with the main number, its interval and its field interval. Coloured by the distance of the"
-        " estimate from the threshold;"
-        " empty without a threshold. A window without an estimate shows its state. A change that an alert fires on has the"
-        " time at which it most likely began. For several jobs with a model of this"
-        " name, the worst; choose a job above.",
+        "Every segment of the model: the main number, its interval, its field interval and its baseline; the accuracy of labelled"
+        " cases; the drift of the outputs; the margin of the estimate above its threshold, empty without one; the evidence of a"
+        " drop, and when a change that an alert fires on most likely began; the state, with a reason where there is no estimate;"
+        " records, and the age of the newest. For several jobs with a model of this name, the worst; choose a job above.",
         *(p.column(ref, expression) for ref, (_, expression) in columns.items()),
         unit="none", span=24, height=11, runbook="accuracy",
     )  # fmt: skip
@@ -95,9 +96,11 @@ def _table() -> table.Panel:
             p.is_("custom.cellOptions", {"type": "color-background", "mode": "basic"}),
         ],
     )
-    found.override_by_name(_BEGAN, [p.is_("unit", "dateTimeFromNow")])
+    found.override_by_name(_BEGAN, [p.is_("custom.width", 125), p.is_("unit", "dateTimeFromNow")])
     found.override_by_name("State", [p.is_("mappings", [p.value_names(STATE_NAMES)])])
-    return found.override_by_name("Newest record", [p.is_("unit", "dtdurations"), p.is_("decimals", 0)])
+    return found.override_by_name(
+        _AGE, [p.is_("custom.width", 100), p.is_("unit", "dtdurations"), p.is_("decimals", 0)]
+    )
 
 
 def _evidence() -> timeseries.Panel:
@@ -118,13 +121,13 @@ def _evidence() -> timeseries.Panel:
 def _heat_map() -> statushistory.Panel:
     found = p.panel(
         statushistory.Panel(),
-        f"The {SHOWN} worst segments over time, worst first",
+        f"The {SHOWN} worst segments over time, in points from the baseline",
         "Estimated accuracy minus that of its baseline, which the headline sets, or of the reference while a segment collects"
         " its own; for the segments with the lowest estimates at the end of the time range. Green: as the baseline or better;"
         " red: 20 points below it or more. Segments without an estimate at the"
         " end are left out: see the table.",
         *(p.over_time(f"worst{place:02}", q.worst(place), "{{segment}}") for place in range(1, SHOWN + 1)),
-        unit=p.POINTS_UNIT, span=24, height=11, runbook="accuracy",
+        unit="none", span=24, height=11, runbook="accuracy",
     )  # fmt: skip
     found.min(-20).max(0).decimals(1).row_height(0.9).fill_opacity(90).max_data_points(48)
     found.data_links(p.to_window(*p.SEGMENT_OF_SERIES))

@@ -35,8 +35,8 @@ def _with_bounds(found: timeseries.Panel, ref: str, colour: str) -> timeseries.P
     """Draw the interval of a number as a band."""
     thin = p.is_("custom.lineWidth", 0)
     filled = [p.is_("custom.fillBelowTo", _LOWER), p.is_("custom.fillOpacity", 15)]
-    found.override_by_query("lower", [p.colour(colour), thin])
-    found.override_by_query("upper", [p.colour(colour), thin, *filled])
+    found.override_by_query("lower", [p.colour(colour), thin, p.NO_LEGEND])
+    found.override_by_query("upper", [p.colour(colour), thin, p.NO_LEGEND, *filled])
     return found.override_by_query(ref, [p.colour(colour), p.is_("custom.lineWidth", 2)])
 
 

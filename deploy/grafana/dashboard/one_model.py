@@ -72,9 +72,9 @@ def _estimate() -> timeseries.Panel:
     )  # fmt: skip
     thin = p.is_("custom.lineWidth", 0)
     for ref, below, opacity in (("field_", _FIELD_LOWER, 6), ("", _LOWER, 15)):
-        found.override_by_query(f"{ref}lower", [p.colour(p.BLUE), thin])
+        found.override_by_query(f"{ref}lower", [p.colour(p.BLUE), thin, p.NO_LEGEND])
         filled = [p.is_("custom.fillBelowTo", below), p.is_("custom.fillOpacity", opacity)]
-        found.override_by_query(f"{ref}upper", [p.colour(p.BLUE), thin, *filled])
+        found.override_by_query(f"{ref}upper", [p.colour(p.BLUE), thin, p.NO_LEGEND, *filled])
     found.override_by_query("estimate", [p.colour(p.BLUE), p.is_("custom.lineWidth", 2)])
     found.override_by_query("threshold", [p.colour(p.RED), p.DASHED])
     found.override_by_query("audited", [p.colour(p.GREEN), p.is_("custom.lineWidth", 2)])
@@ -103,7 +103,7 @@ def _baselines() -> Builder[dashboard.Panel]:
         for place, one in enumerate(VERDICT_NAMES, start=1)
     )
     found = p.panel(
-        p.states_over_time(),
+        p.states_over_time().per_page(25),
         "Verdict of each segment",
         "The comparison of each window with its baseline. Fell: the estimate fell. Drifted: the estimate holds, but the"
         " outputs drifted, so trust it less. Holds: both hold. Empty: no estimate, or its baseline is still collected.",

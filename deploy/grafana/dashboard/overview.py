@@ -79,7 +79,8 @@ def firing(height: int) -> table.Panel:
         "model": "Model", "segment": "Segment", "alert": "Alert", "severity": "Severity", "Value #since": "Since",
         "Value #value": "Estimate", "Value #compared": "Compared with", "runbook": "Runbook",
     }  # fmt: skip
-    for step in p.as_table(names, hidden=("job", "namespace")):
+    of_alert = ("job", "namespace", "model", "segment", "alert", "severity", "runbook")
+    for step in p.as_table(names, hidden=("job", "namespace"), keys=of_alert):
         found.with_transformation(step)
     found.sort_by([common_builders.TableSortByFieldState().display_name("Since").desc(True)])
     found.data_links(p.to_window(*p.OF_ROW))

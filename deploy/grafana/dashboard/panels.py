@@ -33,6 +33,7 @@ class AnyPanel(Protocol):
     def description(self, description: str) -> Self: ...  # noqa: D102
     def datasource(self, datasource: common.DataSourceRef) -> Self: ...  # noqa: D102
     def unit(self, unit: str) -> Self: ...  # noqa: D102
+    def decimals(self, decimals: float) -> Self: ...  # noqa: D102
     def links(self, links: list[Builder[dashboard.DashboardLink]]) -> Self: ...  # noqa: D102
     def span(self, w: int) -> Self: ...  # noqa: D102
     def height(self, h: int) -> Self: ...  # noqa: D102
@@ -48,6 +49,8 @@ def panel(
 ) -> P:  # fmt: skip
     """Return a panel with everything that each must have. The grid is 24 wide."""
     kind.title(title).description(description).datasource(SOURCE).unit(unit).span(span).height(height)
+    if unit == ACCURACY_UNIT:
+        kind.decimals(1)
     if runbook:
         link = builders.DashboardLink("Runbook").type(dashboard.DashboardLinkType.LINK).icon("doc").target_blank(True)
         kind.links([link.tooltip("What to check and what to do").url(f"${{runbooks:raw}}{runbook}.md")])
@@ -96,13 +99,23 @@ def to_window(model: str, segment: str) -> list[Builder[dashboard.DashboardLink]
 
 
 def as_table(
-    columns: dict[str, str], *, sort: str = "", hidden: Sequence[str] = ()
+    columns: dict[str, str], *, sort: str = "", hidden: Sequence[str] = (), keys: Sequence[str] = ()
 ) -> list[dashboard.DataTransformerConfig]:
-    """Return the steps that make one table of all queries, with the named columns in their order."""
+    """Return the steps that make one table of all queries, with the named columns in their order.
+
+    `keys` are labels that tell rows apart. With them Grafana says that there are no rows, in place of an empty table.
+    """
+    values = [name for name in columns if name.startswith("Value #")]
+    if keys:
+        columns = {f"{name} (lastNotNull)" if name in values else name: shown for name, shown in columns.items()}
     order = {name: place for place, name in enumerate(columns)}
     excluded = {"Time": True} | dict.fromkeys(hidden, True)
     organised = {"excludeByName": excluded, "indexByName": order, "renameByName": columns}
     steps = [dashboard.DataTransformerConfig("merge", options={})]
+    if keys:
+        grouped: dict[str, object] = {name: {"operation": "groupby", "aggregations": []} for name in keys}
+        grouped |= {name: {"operation": "aggregate", "aggregations": ["lastNotNull"]} for name in values}
+        steps.append(dashboard.DataTransformerConfig("groupBy", options={"fields": grouped}))
     if sort:
         steps.append(dashboard.DataTransformerConfig("sortBy", options={"sort": [{"field": sort, "desc": False}]}))
     return [*steps, dashboard.DataTransformerConfig("organize", options=organised)]
@@ -159,4 +172,5 @@ def colour(name: str) -> dashboard.DynamicConfigValue:
 WIDE = is_("custom.width", 340)
 """For whole names of segments."""
 
+NO_LEGEND = is_("custom.hideFrom", {"legend": True, "tooltip": False, "viz": False})
 DASHED = is_("custom.lineStyle", {"fill": "dash", "dash": [8, 6]})
