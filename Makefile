@@ -7,12 +7,16 @@ READY := .venv/ready
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 
-.PHONY: run test check lint bench torture lock sbom clean
+.PHONY: run test pytest check lint bench torture lock sbom clean
 
 run: $(RUNTIME)
 	@$(BIN)/cpcmon demo
 
-test: lint
+# Together: the types take a minute on one core.
+test: $(READY)
+	@$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+pytest: $(READY)
 	$(BIN)/pytest
 
 # Lint, types and the quick tests that need no server, in less than two minutes.

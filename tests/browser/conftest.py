@@ -1,4 +1,4 @@
-"""A browser per module, a read-only daemon per worker, and a new window per test."""
+"""A browser per module, a read-only daemon per module, and a new window per test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,7 +25,8 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-@pytest.fixture(scope="session")
+# Not per session: it would evaluate every second until the last test of the worker.
+@pytest.fixture(scope="module")
 def alerting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSite]:
     """A daemon with a firing alert, which tests do not change."""
     real_server("chromium")

@@ -95,8 +95,8 @@ def _quiet(cases: Sequence[Case], scraped: Scraped = _always) -> dict[str, objec
 
 
 def _output(promtool: Path, folder: Path, text: str, groups: Sequence[dict[str, object]]) -> str:
-    """Return the failures of promtool tests."""
-    (folder / "rules.yml").write_text(text)
+    """Return the failures of promtool tests. Annotations are left out: promtool would compute them at every minute."""
+    (folder / "rules.yml").write_text(re.sub(r"^ {8}annotations:\n(?: {10}.+\n)+", "", text, flags=re.MULTILINE))
     output = ""
     for interval in {group["interval"] for group in groups}:
         alike = [group for group in groups if group["interval"] == interval]
