@@ -28,7 +28,7 @@ def row() -> Iterator[Builder[dashboard.Panel]]:
     yield state()
     yield _records()
     yield p.panel(
-        p.lines().min(0).no_value("No record was rejected"),
+        p.lines().min(0).no_value("No increase in this time"),
         "Records rejected, by reason",
         "Rejected records per second, by reason (docs/records.md), without reasons that did not occur.",
         p.over_time("rejected", q.rate_if_any("cpcmon_records_rejected_total", "source, reason"), "{{source}}: {{reason}}"),
