@@ -122,7 +122,7 @@ def _series_line(config: Config, loaded: Loaded) -> str:
     less = "" if config.segment_series is SegmentSeries.HEADLINE else "set metrics.segments to headline, "
     return (
         f"{line}\nwarning: that is more than sampleLimit, {SAMPLE_LIMIT:,}, of the shipped ServiceMonitor, beyond which Prometheus"
-        f" drops the whole page: {less}lower segments.limit, run a second cpcmon, or raise it"
+        f" drops the whole page: {less}lower segments.limit, run a second cpcmon, or raise sampleLimit"
     )
 
 

@@ -167,7 +167,7 @@ def since_rule(alertname: str, alert: str) -> str:
     """Return the text about since when Prometheus has found the condition of an alert to be true."""
     matchers, labels = _of_alert(ALL_REPLICAS, alert)
     found = f'ALERTS_FOR_STATE{{alertname="{alertname}",{matchers}}}'
-    return since(found, labels, "It has been so since", " It is so since this evaluation.")
+    return since(found, labels, "It has been so since", " First found at this evaluation.")
 
 
 def _of_alert(series: DescriptionSeries, alert: str) -> tuple[str, tuple[str, ...]]:
